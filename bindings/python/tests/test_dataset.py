@@ -108,6 +108,28 @@ class Datasets(InFolder):
                     np.testing.assert_array_equal(scaler.scale, own["scale"][:])
                     self.assertEqual((scaler.kind, scaler.fit_end.astype(np.int64)), ("robust", own.attrs["fit_end_time"]))
 
+    def test_arguments_of_other_types_are_named(self) -> None:
+        bars, path = self.bars(), self.series().path
+        calls: list[tuple[Callable[[typing.Any], object], str]] = [
+            (mb.ingest, "bars=5: expected a frame of bars, frames by symbol, or paths of files"),
+            (lambda value: mb.ingest(bid=value, ask=bars), "bid=5: expected a frame of bars, frames by symbol, or paths of files"),
+            (mb.open(path).append, "bars=5: expected a frame of bars, frames by symbol, or paths of files"),
+            (lambda value: mb.ingest(bars, features=value), "features=5: expected a name, a function, or a list of them"),
+            (lambda value: mb.ingest(bars, target=value), "target=5: expected a name, a function, or a list of them"),
+            (lambda value: mb.ingest(bars, columns=value), "columns=5: expected rules by the names of columns"),
+            (lambda value: mb.ingest(bars, context=value), "context=5: expected frames or files by the names of instruments"),
+            (lambda value: mb.ingest(bars, weight=value), "weight=5: expected a text, the name of a column"),
+            (lambda value: mb.ingest(bars, label_end=value), "label_end=5: expected a text, the name of a column"),
+            (mb.leak, "dataset is a int: expected a dataset or the path of a series file"),
+            (lambda value: mb.leak(path, source=value), "source=5: expected a list of paths of bars"),
+            (lambda value: mb.open(path, resident=value), "resident=5: expected True or False"),
+            (lambda value: mb.convert(path, self.folder / "out.h5", to=value), "to=5: expected a text, series or windows"),
+            (lambda value: mb.triple_barrier(str(value), 1.0, 3), "up='5': expected a number"),  # type: ignore[arg-type]
+        ]
+        for call, message in calls:
+            with self.assertRaisesRegex(mb.ConfigError, f"^{message}"):
+                call(5)
+
     def test_options_of_ingest_are_those_of_the_program(self) -> None:
         missing = self.folder / "missing.csv"
         with self.assertRaisesRegex(mb.ConfigError, "strides: no option of a recipe; the nearest is stride") as raised:
@@ -158,6 +180,9 @@ class Datasets(InFolder):
         for wrong in ([0.5, 0.5], [0.7, 0.7, 0.7], [0.0, 0.5, 0.5]):
             with self.assertRaises(mb.ConfigError):
                 ds.split(wrong)
+        for other in ("a", ["a", 1, 2], [None] * 3):
+            with self.assertRaisesRegex(mb.ConfigError, "^fractions=.*: expected three numbers, for training, validation and test$"):
+                ds.split(other)  # type: ignore[arg-type]
         with self.assertRaisesRegex(mb.ConfigError, "takes the whole file"):
             train.split()
 

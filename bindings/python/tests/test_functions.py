@@ -76,7 +76,7 @@ class Functions(InFolder):
         self.assertEqual(proof.facts["columns_taken_as_known"], [])
         self.assertGreater(proof.facts["functions"]["cuts"], 500)
         run = mb.train(ds, {**MODEL, "training": {"loss": "cross_entropy", "classes": 3}}, out=self.folder / "run", max_steps=5)
-        self.assertIn("accuracy", str(run.evaluate()))
+        self.assertRegex(str(run.evaluate()), r"\n  target +accuracy model .*\n      up  ")
         for options, message in (
             ({}, "the features strength, flow3 are columns of functions: give these in Python"),
             ({"features": [indicators], "cold": True}, "a cold start has none"),
@@ -173,7 +173,11 @@ class Functions(InFolder):
         options = {**OPTIONS, "features": ["body", indicators], "horizon": 20, "target": label}
         ds = mb.ingest(frame[:9000], out=self.folder / "own.h5", **options)
         whole = mb.ingest(frame, **options)
-        with self.assertRaisesRegex(mb.ConfigError, "the features strength, flow3 and the targets up are columns of functions"):
+        with self.assertRaisesRegex(
+            mb.ConfigError,
+            r"the features strength, flow3 and the targets up are columns of functions, .*"
+            r"as dataset\.append\(bars, features=\[function\], target=function\) or dataset\.append\(bars, target=function, context=",
+        ):
             ds.append(frame[8900:])
         with self.assertRaisesRegex(mb.DataError, "made with the features strength, flow3 and the targets up of functions, and the ones given have the features tomorrow"):
             ds.append(frame[8900:], features=[tomorrow])
@@ -192,6 +196,27 @@ class Functions(InFolder):
         mb.leak(longer, samples=2, features=[indicators], target=label)
         with self.assertRaisesRegex(mb.ConfigError, "are columns of functions"):
             mb.leak(longer)
+        labelled = mb.ingest(frame, **{**options, "features": ["body"]})
+        message = r"the targets up are columns of functions: give these in Python, as mb\.leak\(dataset, target=function\)$"
+        with self.assertRaisesRegex(mb.ConfigError, message):
+            mb.leak(labelled)
+        message = "made with the targets up of functions, .* have the features tomorrow: .*, in the same order, and that of targets as target=function$"
+        with self.assertRaisesRegex(mb.DataError, message):
+            mb.leak(labelled, features=[tomorrow])
+
+    def test_a_target_that_is_decided_after_its_horizon_is_doubted(self) -> None:
+        frame = self.frame()
+
+        def ahead(bars: pandas.DataFrame) -> pandas.Series:
+            return (bars["close"].shift(-12) / bars["close"] - 1).rename("ahead")
+
+        for horizon, doubt in ((4, r"^EURUSD: is the target function:ahead decided later than the horizon says\? "), (12, None)):
+            ds = mb.ingest(frame, **{**OPTIONS, "features": ["range"], "target": ahead, "horizon": horizon})
+            assert ds.report is not None
+            doubts = [warning for warning in ds.report.warnings if "decided later" in warning]
+            self.assertEqual(len(doubts), 0 if doubt is None else 1)
+            if doubt is not None:
+                self.assertRegex(doubts[0], doubt)
 
     def test_bars_that_come_are_followed(self) -> None:
         frame = self.frame(21)
@@ -465,7 +490,11 @@ print(ds.fingerprint())
         def drawn(bars: pandas.DataFrame) -> Any:
             return np.random.default_rng().normal(size=len(bars))
 
+        def later(bars: pandas.DataFrame) -> pandas.Series:
+            return (bars["close"].shift(-5) / bars["close"]).rename("fwd5")
+
         cases: list[tuple[dict[str, Any], str, str]] = [
+            ({"target": later}, "later", "later: EURUSD, M1: column fwd5 looks ahead: .*; as a target it needs a horizon of 5 bars or more$"),
             ({"features": [tomorrow]}, "tomorrow", "tomorrow: EURUSD, M1: column tomorrow looks ahead: where the bars end after"),
             ({"features": [drawn]}, "drawn", "gives? another|is .* when it is called again with the same bars"),
             ({"target": early}, "early", "early: EURUSD, M1: column up looks ahead"),

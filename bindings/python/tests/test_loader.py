@@ -137,6 +137,21 @@ class Batches(InFolder):
         for size in (0, -3, 64.0, None, "64", True):
             with self.assertRaisesRegex(mb.ConfigError, "^batch_size=.*: expected a whole number from 1 on$"):
                 ds.loader(size)
+        loader, most = ds.loader(), "expected a whole number from [01] to 18446744073709551615$"
+        for name in ("batch_size", "seed", "run_length", "chunk_bytes"):
+            huge: dict[str, Any] = {name: 10**30}
+            with self.assertRaisesRegex(mb.ConfigError, f"^{name}=1000.*: {most}"):
+                ds.loader(**huge)
+        for name in ("shuffle", "drop_last", "overlap"):
+            for flag in ("yes", 1, None):
+                stated: dict[str, Any] = {name: flag}
+                with self.assertRaisesRegex(mb.ConfigError, f"^{name}={flag!r}: expected True or False$"):
+                    ds.loader(**stated)
+        shuffled: dict[str, Any] = {"shuffle": np.True_}
+        self.assertEqual(len(ds.loader(**shuffled)), len(loader))
+        for epoch in ("a", 1.5, -1):
+            with self.assertRaisesRegex(mb.ConfigError, f"^epoch={epoch!r}: expected a whole number from 0 on$"):
+                loader.set_epoch(epoch)  # type: ignore[arg-type]
         with self.assertRaisesRegex(TypeError, "no option shufle; did you mean shuffle. Its options are batch_size, shuffle, "):
             ds.loader(shufle=True)
         for name in ("num_workers", "pin_memory", "generator"):

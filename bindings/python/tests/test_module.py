@@ -71,3 +71,37 @@ class Module(InFolder):
             mb.nothing  # type: ignore[attr-defined]
         code = "import sys\nsys.modules['torch'] = None\nfrom megabatch import *\nprint(graph.__name__)"
         self.assertEqual(self.python(code).strip(), "megabatch.graph")
+
+    def test_without_pytorch_its_parts_say_what_to_install_and_what_works(self) -> None:
+        code = (
+            "import inspect, pydoc, sys\n"
+            "sys.modules['torch'] = None\n"
+            "import megabatch as mb\n"
+            "import numpy as np\n"
+            "lazy = [name for name in dir(mb) if name not in mb.__all__]\n"
+            "print(len(lazy), [name for name in lazy if hasattr(mb, name)])\n"
+            "members = {name for name, _ in inspect.getmembers(mb)}\n"
+            "print(set(mb.__all__) <= members, 'trains LSTMs' in pydoc.render_doc(mb))\n"
+            "graph = {'edge_index': np.array([[0], [1]]), 'x': np.array([[1.0], [2.0]])}\n"
+            "graphs = mb.graph.save([graph], sys.argv[2])\n"
+            "ds = mb.open(sys.argv[1])\n"
+            "for call in (\n"
+            "    lambda: mb.collate, lambda: mb.scatter, lambda: mb.torch, ds.torch, ds.tensors,\n"
+            "    lambda: graphs.pyg(0), lambda: graphs.loader(device='cpu'), lambda: next(iter(graphs.loader(pyg=True))),\n"
+            "):\n"
+            "    try:\n"
+            "        call()\n"
+            "    except (AttributeError, ImportError) as error:\n"
+            "        print(type(error).__name__, error)\n"
+        )
+        lines = self.python(code, self.series().path, self.folder / "graphs.mbg").splitlines()
+        self.assertEqual(lines[:2], ["5 []", "True True"])
+        arrays = "without it, {}.loader() gives batches as arrays of numpy"
+        torch, own, graphs = "PyTorch, which is not installed: pip install torch", arrays.format("dataset"), arrays.format("graphs")
+        expected = [
+            *(f"AttributeError megabatch.{name} needs {torch}; {own}" for name in ("collate", "scatter", "torch")),
+            *(f"ModuleNotFoundError dataset.{name}() needs {torch}; {own}" for name in ("torch", "tensors")),
+            f"ModuleNotFoundError graphs.pyg() needs {torch}; without it, graphs[which] gives a graph as arrays of numpy",
+            *(f"ModuleNotFoundError graphs.loader({name}) needs {torch}; {graphs}" for name in ("device=...", "pyg=True")),
+        ]
+        self.assertEqual(lines[2:], expected)

@@ -170,6 +170,7 @@ class Training(InFolder):
         carried = self.run_of("carried", training={"carry_state": True})
         windows = self.series(layout="windows")
         contradiction = {"training.lr": 0.1, "training.learning_rate": 0.2}
+        sizes: list[Any] = [8e9, "8GiB", -1, 1 << 64]
         cases: list[tuple[Callable[[], object], str]] = [
             (lambda: mb.plan(self.ds, {"model.hiden": 4}), r"^unknown key `model\.hiden`; .*\(`help\(mb\.Settings\)` lists"),
             (lambda: mb.plan(self.ds, {"training.lr": -1}), r"^training\.lr = -1: expected a number greater than 0$"),
@@ -194,6 +195,17 @@ class Training(InFolder):
             (lambda: self.run_of(on_step=5), r"^on_step=5: expected a function that takes an mb.Step$"),
             (lambda: mb.train(self.ds, "runs/x"), r"^config='runs/x': expected settings or .* written to is out='runs/x'$"),
             (lambda: mb.train(self.ds.path, run.path), r"^config='.*': expected settings or .* written to is out="),
+            *(
+                (lambda value=value: mb.plan(self.ds, memory_bytes=value), rf"^memory_bytes={value!r}: expected a whole number of bytes")
+                for value in sizes
+            ),
+            (lambda: mb.plan(self.ds, device=5), r"^device=5: expected the name of a device"),  # type: ignore[arg-type]
+            (lambda: self.run_of(resume="yes"), r"^resume='yes': expected True or False$"),
+            (lambda: run.evaluate(int8=1), r"^int8=1: expected True or False$"),  # type: ignore[arg-type]
+            *(
+                (lambda name=name: mb.plan(self.ds, {name: "cuda"}), rf"^{name}='cuda' is among the settings: .*, {name}='cuda'\)$")
+                for name in ("device", "memory_bytes", "out", "resume")
+            ),
             (lambda: mb.leak(self.ds, samples="4"), r"^samples='4': expected a whole number from 1 on$"),  # type: ignore[arg-type]
             (lambda: mb.leak(self.ds, samples=0), r"^samples=0: expected a whole number from 1 on$"),
             (lambda: run.follow(symbol=["A"]), r"^symbol=\['A'\]: expected a text, the name of one instrument$"),  # type: ignore[arg-type]

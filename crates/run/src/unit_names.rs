@@ -52,11 +52,8 @@ impl UnitNames {
 
     /// The names with targets that are no moves of prices where the file says so.
     fn with_targets(self, data: &Data) -> UnitNames {
-        let kind = data.source().and_then(Source::series).map(|series| series.file().attribute("target_kind"));
-        match kind {
-            Some(Ok(Some(AttributeValue::Text(kind))))
-                if megabatch_bars::TargetKind::ALL.iter().all(|moves| moves.to_string() != kind) =>
-            {
+        match target_kind(data) {
+            Some(kind) if megabatch_bars::TargetKind::ALL.iter().all(|moves| moves.to_string() != kind) => {
                 UnitNames { target: "target", targets: TargetKind::Quantities, ..self }
             }
             _ => self,
@@ -69,6 +66,20 @@ impl UnitNames {
             Loss::Classes(_) | Loss::CrossEntropy => UnitNames { target: "target", ..self },
             _ => self,
         }
+    }
+}
+
+/// Names of the targets of `data`, a series whose targets are columns; none for others.
+pub(crate) fn target_names(data: &Data) -> Vec<String> {
+    let kind = target_kind(data).and_then(|kind| kind.parse::<megabatch_bars::TargetKind>().ok());
+    kind.map_or(Vec::new(), |kind| kind.columns().to_vec())
+}
+
+/// Kind of the targets of `data`, a series whose file tells it.
+fn target_kind(data: &Data) -> Option<String> {
+    match data.source().and_then(Source::series)?.file().attribute("target_kind") {
+        Ok(Some(AttributeValue::Text(kind))) => Some(kind),
+        _ => None,
     }
 }
 

@@ -12,6 +12,7 @@ from . import graph, memory, synth
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport
 from ._megabatch import __version__
+from ._requirements import required
 from ._settings_types import (
     DataSettings,
     DistributedSettings,
@@ -130,6 +131,17 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     # These take seconds to import and need PyTorch, which megabatch does not. `__all__` leaves them out, so that
     # `from megabatch import *` needs neither.
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        with required(f"megabatch.{name}"):
+            return _imported(name)
+    except ModuleNotFoundError as error:
+        # `hasattr`, `inspect.getmembers` and `help` pass over attributes that are not there.
+        raise AttributeError(str(error), name=name) from None
+
+
+def _imported(name: str) -> Any:
     if name == "ChunkDataLoader":
         from .chunks import ChunkDataLoader
 
@@ -138,8 +150,6 @@ def __getattr__(name: str) -> Any:
         from ._torch import collate
 
         return collate
-    if name in _LAZY:
-        import importlib
+    import importlib
 
-        return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module(f".{name}", __name__)

@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from .errors import ConfigError
 
+_WHOLE_NUMBER_MAX = 2**64 - 1
+
 
 def require(is_right: bool, value: Any, name: str, expected: str, path: Any = None) -> None:
     """Refuses an argument, of a call on the file `path` if there is one."""
@@ -27,7 +29,15 @@ def whole_number(value: Any, name: str, least: int = 0, takes: str = "a whole nu
         number = None
     if number is None or number < least:
         raise wrong(value, name, f"{takes} from {least} on", path)
+    if number > _WHOLE_NUMBER_MAX:
+        raise wrong(value, name, f"{takes} from {least} to {_WHOLE_NUMBER_MAX}", path)
     return number
+
+
+def flag(value: Any, name: str) -> bool:
+    """`value` as one of the two flags."""
+    require(isinstance(value, (bool, np.bool_)), value, name, "True or False")
+    return bool(value)
 
 
 def require_number(value: Any, name: str) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
 from . import _arguments, _frames, _table_files
@@ -40,6 +40,9 @@ class BarSources:
         _arguments.require_text(symbol, "symbol", "the name of one instrument")
         given = {"": bars, _BID: bid, _ASK: ask}
         kinds = [name for name, one in given.items() if one is not None]
+        for name in kinds:
+            is_source = _frames.is_frame(given[name]) or isinstance(given[name], (os.PathLike, Iterable))
+            _arguments.require(is_source, given[name], name or "bars", "a frame of bars, frames by symbol, or paths of files")
         if kinds not in ([""], [_BID, _ASK]):
             found = " and ".join(name or "bars" for name in kinds) or "nothing"
             raise ConfigError(f"expected bars, or both bid and ask; given: {found}", key="bars")

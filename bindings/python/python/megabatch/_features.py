@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Union
 
 from . import _arguments, _megabatch
@@ -40,6 +40,8 @@ def triple_barrier(up: float, down: float, horizon: int, *, unit: str = "return"
     reaches both, the target is not known (NaN). The label ends with the bar that decides it, and the purge of splits
     goes by that. `unit` is `"return"` (0.002 is 0.2 %), `"pips"` or `"atr"` (Wilder's mean of 14 bars).
     """
+    for name, distance in (("up", up), ("down", down)):
+        _arguments.require_number(distance, name)
     if unit not in _UNITS:
         raise ConfigError(f"triple_barrier: unit={unit!r}: expected {', '.join(_UNITS)}", key="unit", found=unit)
     for name, distance in (("up", up), ("down", down)):
@@ -65,6 +67,8 @@ def named(
 
     `known` are the columns of the frame that have no role of their own; `None` for bars that are files.
     """
+    is_mapping = columns is None or isinstance(columns, Mapping)
+    _arguments.require(is_mapping, columns, "columns", 'rules by the names of columns, such as {"imbalance": "sum"}')
     rules = dict(columns or {})
     for name, rule in rules.items():
         if rule not in _RULES:
@@ -87,6 +91,7 @@ def targets(target: Target | None, known: Sequence[str] | None) -> list[str] | N
 
 def _texts(key: str, names: Sequence[str]) -> list[str]:
     """Names of columns; their values are refused."""
+    _arguments.require(isinstance(names, Iterable), names, key, "a name, a function, or a list of them")
     found = list(names)
     for name in found:
         if not isinstance(name, str):
@@ -113,6 +118,7 @@ def _target(name: str, known: Sequence[str] | None) -> str:
 
 def own_column(role: str, name: str | None, known: Sequence[str] | None) -> str | None:
     """The column of `role`, `label_end` or `weight`, as `ingest` takes it."""
+    _arguments.require_text(name, role, "the name of a column")
     if name is None or known is None or name.startswith(_PREFIX):
         return name
     if name not in known:

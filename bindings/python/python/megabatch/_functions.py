@@ -6,13 +6,13 @@ import functools
 import hashlib
 import importlib.util
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _features, _frames
+from . import _arguments, _features, _frames
 from ._context import Context, ContextBars
 from .errors import ConfigError, DataError
 
@@ -168,6 +168,7 @@ def split(features: Any) -> tuple[Any, list[BarFunction]]:
         return [], [features]
     if features is None or isinstance(features, str):
         return features, []
+    _arguments.require(isinstance(features, Iterable), features, "features", "a name, a function, or a list of them")
     named = [own for own in features if not callable(own)]
     return named, [own for own in features if callable(own)]
 

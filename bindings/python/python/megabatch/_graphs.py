@@ -20,6 +20,7 @@ from ._arguments import mask_places, whole_number
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
 from ._loader_arguments import InTurn, refuse_unknown, require_ranks
+from ._requirements import required
 from .errors import ConfigError, DataError
 from .loader import require_same_order
 
@@ -33,6 +34,7 @@ Key = Union[int, str, datetime.date, np.datetime64]
 """The place of a graph, its key, or the time that the key is."""
 Arrays = dict[str, npt.NDArray[Any]]
 
+_ARRAYS = "without it, graphs.loader() gives batches as arrays of numpy"
 _UNKNOWN_NS = np.iinfo(np.int64).min
 # By the library whose DataLoader would join graphs: the option of `Graphs.loader` that does, and what it gives.
 _BATCHES = {
@@ -207,8 +209,9 @@ class Graphs(Sequence[Graph]):
         """A graph as a `Data` of PyTorch Geometric, with edges by the node that they go to. Its tensors of floats lie
         where the file is mapped, without a copy: as in a dataset in memory, what is written to one stays for the next
         `pyg` of the graph. It changes neither the file nor batches nor other processes."""
-        import torch
-        import torch_geometric.data
+        with required("graphs.pyg()", "without it, graphs[which] gives a graph as arrays of numpy"):
+            import torch
+            import torch_geometric.data
 
         arrays = self._file.native.graph(self._number(which), True)
         nodes = len(arrays.pop("node_names"))
@@ -254,7 +257,8 @@ class Graphs(Sequence[Graph]):
         shared = bounds["batch_size"] if nodes is None and edges is None else None
         require_ranks(rank, world_size, shared, len(items), "graphs")
         if device is not None:
-            from ._devices import checked_device
+            with required("graphs.loader(device=...)", _ARRAYS):
+                from ._devices import checked_device
 
             device = checked_device(device, self.path)
         return GraphLoader(items, bounds, shuffle, seed, drop_last, rank, world_size, pyg, device)
@@ -382,9 +386,7 @@ class GraphLoader(InTurn):
 
     def set_epoch(self, epoch: int) -> None:
         """Begins at the first batch of `epoch`."""
-        if epoch < 0:
-            raise ConfigError(f"epoch is {epoch}: expected 0 or more", key="epoch")
-        self._epoch, self._batch, self._resumes = epoch, 0, False
+        self._epoch, self._batch, self._resumes = whole_number(epoch, "epoch"), 0, False
 
     def __iter__(self) -> Iterator[Any]:
         epoch, batch = self._place()
@@ -460,7 +462,8 @@ class GraphLoader(InTurn):
         joined = self._graphs if isinstance(self._graphs, CrossSections) else None
         if not self._pyg and self._device is None:
             return {**arrays, **joined.windows(arrays["sample"])} if joined else arrays
-        import torch
+        with required("graphs.loader(pyg=True)", _ARRAYS):
+            import torch
 
         device = self._device
         tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
@@ -510,7 +513,8 @@ def _pyg_batch(
 
 @functools.cache
 def _empty_batch() -> Any:
-    from torch_geometric.data import Batch
+    with required("graphs.loader(pyg=True)", _ARRAYS):
+        from torch_geometric.data import Batch
 
     return Batch()  # type: ignore[no-untyped-call, unused-ignore]
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _graph_forms
+from ._requirements import required
 from .errors import ConfigError, DataError
 
 StrPath = Union[str, "os.PathLike[str]"]
@@ -92,8 +93,9 @@ def write_tensors(graphs: Iterable[GraphLike], path: pathlib.Path, keys: Sequenc
 
 def loaded(folder: pathlib.Path, allow: Sequence[type]) -> Iterable[GraphLike]:
     """The graphs of a folder of files of `torch.save`, by the numbers and letters of their names."""
-    import torch
-    import torch.serialization
+    with required("mb.graph.save() of a folder of torch.save files", "without it, graphs are mappings with arrays of numpy"):
+        import torch
+        import torch.serialization
 
     paths = sorted((*folder.glob("*.pt"), *folder.glob("*.pth")), key=_natural)
     if not paths:

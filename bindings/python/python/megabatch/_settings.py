@@ -16,12 +16,16 @@ from .errors import ConfigError
 
 Config = Union[Settings, Mapping[str, Any], str, "os.PathLike[str]", None]
 
+_ARGUMENTS = ("device", "init", "max_steps", "memory_bytes", "on_step", "out", "progress", "resume")
+"""Arguments of `train` and `plan` beside the settings."""
+
 
 def sources(config: Config, keywords: Mapping[str, Any]) -> tuple[str | None, list[str]]:
     """The YAML file, if there is one, and the settings over it."""
     file: str | None = None
     settings: dict[str, str] = {}
     if isinstance(config, Mapping):
+        _refuse_arguments(config)
         settings.update(_flat(config))
     elif isinstance(config, (str, os.PathLike)):
         file = os.fspath(config)
@@ -29,6 +33,18 @@ def sources(config: Config, keywords: Mapping[str, Any]) -> tuple[str | None, li
         raise ConfigError(f"config is {config!r}: expected a mapping or the path of a YAML file")
     settings.update(_flat(keywords))
     return file, [f"{key}={value}" for key, value in settings.items()]
+
+
+def _refuse_arguments(config: Mapping[str, Any]) -> None:
+    """Refuses arguments of a call among the settings."""
+    for name in _ARGUMENTS:
+        if name in config:
+            shown = reprlib.repr(config[name])
+            call = "plan" if name == "memory_bytes" else "train"
+            raise ConfigError(
+                f"{name}={shown} is among the settings: expected an argument beside them, mb.{call}(dataset, config, {name}={shown})",
+                key=name,
+            )
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -402,7 +402,7 @@ class ChunkDataLoader(InTurn):
 
     def set_epoch(self, epoch: int) -> None:
         """Begins at the first batch of `epoch`."""
-        require(epoch >= 0, epoch, "epoch", "0 or more", self._dataset.path)
+        epoch = whole_number(epoch, "epoch", path=self._dataset.path)
         self._epoch, self._batch, self._resumes = epoch, 0, False
 
     def __iter__(self) -> Iterator[tuple[Features, torch.Tensor]]:

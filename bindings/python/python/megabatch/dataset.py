@@ -23,6 +23,7 @@ from ._features import triple_barrier
 from ._html import table
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport
+from ._requirements import required
 from ._settings_types import Settings
 from ._wording import in_python
 from .errors import ConfigError, DataError
@@ -99,7 +100,7 @@ class Dataset:
         _frames.refuse(path, "open")
         path = _arguments.require_path(path, "path", "the path of a file of samples, such as mb.ingest(…, out=path) writes")
         self._path = pathlib.Path(path).expanduser().absolute()
-        self._resident = resident
+        self._resident = _arguments.flag(resident, "resident")
         self._indices = _indices
         self._part = _part
         self._report = _report
@@ -112,7 +113,7 @@ class Dataset:
             self._native, self._facts, self._keeps = _whole._native, _whole._facts, _whole._keeps
             self._on_devices = _whole._on_devices
             return
-        self._native = _megabatch.Dataset(self._path, resident=resident)
+        self._native = _megabatch.Dataset(self._path, resident=self._resident)
         self._facts, self._keeps, self._on_devices = self._native.facts(), _keeps, weakref.WeakValueDictionary()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -365,7 +366,8 @@ class Dataset:
         `dtype` is that of the windows, torch.float16 or torch.bfloat16.
         With `overlap` windows of consecutive samples that are evenly apart are views of the bars: what is written to
         one is seen in others."""
-        from ._torch import TensorBatches
+        with required("dataset.torch()"):
+            from ._torch import TensorBatches
 
         if device is None and (overlap or dtype is not None):
             raise TypeError("overlap and dtype are of batches on a device: give device, which may be cpu")
@@ -374,7 +376,8 @@ class Dataset:
     def tensors(self, device: DeviceName = "cpu", *, dtype: NumberType | None = None) -> SeriesTensors:
         """The samples of a series on a device: its bars, what finds windows in them, and targets. `dtype` is that of the
         bars, torch.float16 or torch.bfloat16."""
-        from ._tensors import series_tensors
+        with required("dataset.tensors()"):
+            from ._tensors import series_tensors
 
         whole = series_tensors(self, device, dtype)
         return whole if self._indices is None else whole.part(self._indices)
@@ -440,10 +443,14 @@ def _reopened(
 
 
 def _fractions(fractions: Sequence[float]) -> list[float]:
-    shares = [float(share) for share in fractions] if isinstance(fractions, Iterable) else [fractions]
+    is_list = isinstance(fractions, Iterable) and not isinstance(fractions, str)
+    shares: list[Any] = list(fractions) if is_list else [fractions]
+    for share in shares:
+        is_number = isinstance(share, (int, float, np.number)) and not isinstance(share, bool)
+        _arguments.require(is_number, fractions, "fractions", "three numbers, for training, validation and test")
     if len(shares) != 3:
         raise ConfigError(f"fractions are {shares}: expected three, for training, validation and test", key="data.split")
-    return shares
+    return [float(share) for share in shares]
 
 
 def open(path: StrPath, *, resident: bool = False) -> Dataset:
@@ -576,6 +583,8 @@ def ingest(
 
 def _context(context: Mapping[str, Any] | None) -> tuple[list[str], dict[str, Any]]:
     """Files of other instruments, as `ingest` takes them, and frames."""
+    is_mapping = context is None or isinstance(context, Mapping)
+    _arguments.require(is_mapping, context, "context", 'frames or files by the names of instruments, such as {"DXY": dxy}')
     own = _table_files.as_frames(dict(context or {}))
     paths = {name: one for name, one in own.items() if isinstance(one, (str, os.PathLike))}
     frames = {name: one for name, one in own.items() if name not in paths}
@@ -679,9 +688,15 @@ def leak(
     _frames.refuse(dataset, "leak")
     if isinstance(dataset, Dataset):
         dataset._require_whole("leak")
-    path = dataset.path if isinstance(dataset, Dataset) else pathlib.Path(dataset).expanduser()
+        path = dataset.path
+    else:
+        path = pathlib.Path(_arguments.require_path(dataset, "dataset", "a dataset or the path of a series file"))
+    is_list = isinstance(source, Iterable) and not isinstance(source, str)
+    takes = "a list of paths of bars"
+    _arguments.require(is_list, source, "source", takes)
+    places = [_arguments.require_path(one, "source", takes) for one in source]
     samples, seed = _arguments.whole_number(samples, "samples", 1), _arguments.whole_number(seed, "seed")
     _, settings = _settings.sources(config, {})
     functions = _functions_again(features, target, context, path)
-    text, facts = _megabatch.leak(path, [os.path.expanduser(path) for path in source], _context(context)[0], samples, seed, settings, functions)
+    text, facts = _megabatch.leak(path, places, _context(context)[0], samples, seed, settings, functions)
     return LeakProof(in_python(text), facts)

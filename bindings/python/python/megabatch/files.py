@@ -90,6 +90,15 @@ def convert(
     if isinstance(data, Dataset):
         data._require_whole("convert")
     out = _arguments.require_path(out, "out", "the path of the file to write")
+    for name, value, takes in (
+        ("to", to, "series or windows"),
+        ("storage", storage, "contiguous or chunked"),
+        ("compression", compression, "none, gzip:LEVEL or lzf"),
+        ("timeframe", timeframe, "a name such as M1"),
+    ):
+        _arguments.require_text(value, name, takes)
+    if threads is not None:
+        threads = _arguments.whole_number(threads, "threads", 1)
     call = {
         "input": _path(data, "convert"),
         "out": out,

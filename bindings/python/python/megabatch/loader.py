@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
-from ._arguments import whole_number
+from ._arguments import flag, whole_number
 from ._finite import require_finite
 from ._loader_arguments import InTurn, leaves_out_remainder, order_of, refuse_unknown, require_ranks
 from ._options_help import list_options
@@ -113,6 +113,8 @@ class Loader(InTurn):
             given[name] = whole_number(given[name], name, least)
         if given["run_length"] is not None:
             given["run_length"] = whole_number(given["run_length"], "run_length", 1)
+        for name in ("shuffle", "drop_last", "overlap"):
+            given[name] = flag(given[name], name)
         require_ranks(given["rank"], given["world_size"], given["batch_size"], len(dataset), "samples")
         self._options = given
         indices = dataset._indices
@@ -156,9 +158,7 @@ class Loader(InTurn):
 
     def set_epoch(self, epoch: int) -> None:
         """Begins at the first batch of `epoch`."""
-        if epoch < 0:
-            raise ConfigError(f"epoch is {epoch}: expected 0 or more", key="epoch")
-        self._epoch, self._batch, self._resumes = epoch, 0, False
+        self._epoch, self._batch, self._resumes = whole_number(epoch, "epoch"), 0, False
 
     def __iter__(self) -> Iterator[Batch]:
         return self._batches(self._native.epoch, _megabatch.Epoch.next_arrays)

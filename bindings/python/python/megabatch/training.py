@@ -102,11 +102,17 @@ def _refuse_folder(config: _settings.Config) -> None:
         )
 
 
+def _require_device(device: Any) -> None:
+    """Refuses what cannot be the name of a device."""
+    _arguments.require(isinstance(device, str), device, "device", "the name of a device, such as auto, cpu or cuda")
+
+
 def _job(
     data: _Data, config: _settings.Config, settings: Mapping[str, Any], device: str, max_steps: int | None, purpose: str
 ) -> dict[str, Any]:
     if max_steps is not None:
         max_steps = _arguments.whole_number(max_steps, "max_steps", 1)
+    _require_device(device)
     if purpose in _WRITE_RUNS:
         _refuse_folder(config)
     file, texts = _settings.sources(config, settings)
@@ -194,6 +200,8 @@ def plan(
         distributed, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
     )
     job = _job(dataset, config, {**sections, **short}, device, max_steps, "plan")
+    if memory_bytes is not None:
+        memory_bytes = _arguments.whole_number(memory_bytes, "memory_bytes", 1, "a whole number of bytes")
     text, facts = _megabatch.plan(job, memory_bytes)
     return Plan(in_python(text), facts)
 
@@ -291,6 +299,7 @@ def train(
         raise _arguments.wrong(on_step, "on_step", "a function that takes an mb.Step")
     if out is not None:
         out = _arguments.require_path(out, "out", "the path of the run's folder")
+    resume = _arguments.flag(resume, "resume")
     keeps = _Temporary() if out is None and not resume else None
     folder = keeps.path / "run" if keeps else out
     begins = None if init is None else _Temporary()
@@ -460,13 +469,13 @@ class Run:
         other_instruments: bool,
         device: str,
     ) -> dict[str, Any]:
+        _require_device(device)
+        flags = {"int8": int8, "changed_data": changed_data, "other_instruments": other_instruments}
         return {
             "run": self.path,
             "data": data,
             "last_checkpoint": _is_last(checkpoint),
-            "int8": int8,
-            "changed_data": changed_data,
-            "other_instruments": other_instruments,
+            **{name: _arguments.flag(value, name) for name, value in flags.items()},
             "device": device,
         }
 

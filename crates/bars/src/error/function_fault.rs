@@ -70,6 +70,9 @@ pub enum FunctionFault {
         after: f64,
         /// Largest difference that rounding explains.
         tolerance: f64,
+        /// Least horizon in bars that a target needs whose value changes so; `None` for features
+        /// and targets with their own ends of labels.
+        horizon_min: Option<usize>,
     },
 }
 
@@ -127,7 +130,16 @@ impl fmt::Display for FunctionFault {
                 "column {column} of the bar that opens at {} is {first}, and {second} when it is called again with the same bars: expected one answer; give random numbers a seed, and keep no state between calls",
                 display_utc(*open_time)
             ),
-            FunctionFault::LookAhead { column, open_time, last_open_time, future, before, after, tolerance } => {
+            FunctionFault::LookAhead {
+                column,
+                open_time,
+                last_open_time,
+                future,
+                before,
+                after,
+                tolerance,
+                horizon_min,
+            } => {
                 let what = match future {
                     OtherEnd::Missing => "end",
                     OtherEnd::Replaced => "have other values",
@@ -137,7 +149,11 @@ impl fmt::Display for FunctionFault {
                     "column {column} looks ahead: where the bars {what} after the one that opens at {}, the value of the bar that opens at {} is {after} instead of {before} (rounding explains {tolerance:.1e})",
                     display_utc(*last_open_time),
                     display_utc(*open_time)
-                )
+                )?;
+                match horizon_min {
+                    Some(bars) => write!(f, "; as a target it needs a horizon of {bars} bars or more"),
+                    None => Ok(()),
+                }
             }
         }
     }

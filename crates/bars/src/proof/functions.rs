@@ -91,6 +91,12 @@ enum Answer {
 }
 
 impl Answer {
+    /// Least horizon of a target at `place` that bars from `cut` on decide; `None` where no horizon
+    /// says when it is known.
+    fn horizon_min(self, place: usize, cut: usize) -> Option<usize> {
+        matches!(self, Answer::Targets { horizon: Some(_) }).then_some(cut - place)
+    }
+
     /// The places before `cut` of the values that are known by then.
     fn places(self, known: &[FunctionColumn], bars: &Bars, cut: usize) -> Vec<usize> {
         match self {
@@ -233,6 +239,7 @@ impl Replay<'_> {
                             before,
                             after,
                             tolerance: tolerance.between(before, after),
+                            horizon_min: self.answer.horizon_min(place, cut),
                         },
                     ));
                 }

@@ -53,14 +53,14 @@ impl fmt::Display for LateTarget {
     }
 }
 
-/// The targets of `spec` that are columns of `bars` and correlate implausibly with a return after
-/// their horizon, each once, by its highest correlation. Columns with their own ends of labels are
-/// not looked at.
+/// The targets of `spec` that are columns of `bars`, of their files or of a function, and correlate
+/// implausibly with a return after their horizon, each once, by its highest correlation. Columns
+/// with their own ends of labels are not looked at.
 ///
 /// # Errors
 /// As reading the bars.
 pub fn late_targets(bars: &dyn BarSource, spec: &SeriesSpec) -> Result<Vec<LateTarget>> {
-    let (targets, horizon) = (spec.target_kind.file_columns().len(), spec.horizon);
+    let (targets, horizon) = (spec.target_kind.columns().len(), spec.horizon);
     if targets == 0 || spec.target_kind.label_end().is_some() {
         return Ok(Vec::new());
     }
@@ -136,12 +136,24 @@ mod tests {
     }
 
     fn late_among(close: &[f64], target: impl Fn(&[f64], usize) -> f64, horizon: usize) -> Vec<LateTarget> {
+        let [found, by_function] =
+            [TargetOrigin::Files, TargetOrigin::Function].map(|origin| late_from(origin, close, &target, horizon));
+        assert_eq!(found, by_function);
+        found
+    }
+
+    fn late_from(
+        origin: TargetOrigin,
+        close: &[f64],
+        target: &dyn Fn(&[f64], usize) -> f64,
+        horizon: usize,
+    ) -> Vec<LateTarget> {
         let mut bars = Bars::with_capacity(Timeframe::M1, 0);
         for t in 0..close.len() {
             let target = if t < 50 || t + 50 > close.len() { f64::NAN } else { target(close, t) };
             bars.push(Bar { open_time: t as i64, close: close[t], columns: [target].into(), ..Bar::default() });
         }
-        let targets = ColumnTargets { names: vec!["label".to_owned()], label_end: None, origin: TargetOrigin::Files };
+        let targets = ColumnTargets { names: vec!["label".to_owned()], label_end: None, origin };
         let spec = SeriesSpec { horizon, target_kind: TargetKind::Columns(targets), ..SeriesSpec::default() };
         late_targets(&bars, &spec).unwrap()
     }

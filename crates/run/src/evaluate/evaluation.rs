@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use crate::adapters::data::Data;
 use crate::text::number::{grouped, plural, significant};
-use crate::unit_names::{TargetKind, UnitNames};
+use crate::unit_names::{TargetKind, UnitNames, target_names};
 
 pub(crate) use instruments::{BASELINES_ARE_OF_ALL, InstrumentColumn};
 
@@ -91,6 +91,9 @@ pub struct Evaluation {
     /// Names of samples and targets, for tables and sentences.
     #[serde(skip)]
     pub(crate) unit_names: UnitNames,
+    /// Names of the targets in tables; empty where they have numbers alone.
+    #[serde(skip)]
+    pub(crate) target_names: Vec<String>,
     /// The model's metrics; in JSON they stand at the top level.
     #[serde(flatten)]
     pub model: Metrics,
@@ -137,6 +140,7 @@ impl Evaluation {
             step,
             ranks,
             unit_names,
+            target_names: target_names(data),
             model: metrics,
             baselines,
             tasks,
@@ -194,7 +198,8 @@ impl Evaluation {
             let (model, baselines) = (task.metrics.clone(), task.baselines.clone());
             let (tasks, instruments, graphs) = (Vec::new(), BTreeMap::new(), Vec::new());
             let standard_errors = task.standard_errors.clone();
-            (name, Evaluation { model, baselines, standard_errors, tasks, instruments, graphs, ..*self })
+            let target_names = self.target_names.get(*start..*end).unwrap_or_default().to_vec();
+            (name, Evaluation { target_names, model, baselines, standard_errors, tasks, instruments, graphs, ..*self })
         })
     }
 
@@ -316,6 +321,7 @@ mod tests {
                 step: 3,
                 ranks,
                 unit_names,
+                target_names: Vec::new(),
                 model,
                 baselines,
                 tasks,
@@ -361,6 +367,19 @@ mod tests {
         let text = evaluation.to_text();
         assert!(text.starts_with("10 graphs (test), checkpoint of step 3\n"), "{text}");
         assert!(text.contains("model  most frequent") && !text.contains("horizon"), "{text}");
+    }
+
+    #[test]
+    fn targets_with_names_are_named_in_tables() {
+        let mut evaluation = Evaluation::with_one_horizon([("model", 0.2), ("mean", 0.3)]);
+        evaluation.unit_names = UnitNames { target: "target", ..UnitNames::SAMPLES };
+        assert!(evaluation.to_text().contains("\n       1  "), "{}", evaluation.to_text());
+        evaluation.target_names = vec!["forward_3".to_owned()];
+        let text = evaluation.to_text();
+        assert!(text.contains("\n   target  ") && text.contains("\nforward_3  "), "{text}");
+        // Names of other targets are none of these.
+        evaluation.target_names.push("forward_5".to_owned());
+        assert!(evaluation.to_text().contains("\n       1  "), "{}", evaluation.to_text());
     }
 
     #[test]

@@ -106,8 +106,7 @@ impl Recipe {
                 "own bars do not go together with functions and bars of other instruments, which see the bars that the shortest make: leave one of them out",
             ));
         }
-        let targets = if self.target.is_function() { self.target.columns().to_vec() } else { Vec::new() };
-        let known = Known { features: self.spec().functions(), targets };
+        let known = self.known();
         let recordings = match (usage, host.functions) {
             // Targets that functions compute have no pips.
             (FunctionUse::New, Some(functions)) if functions.has_targets() => {
@@ -128,10 +127,10 @@ impl Recipe {
         let Some(functions) = functions else {
             return match known.is_empty() {
                 true => Ok(ReadBars { recipe: self.clone(), recordings, functions: None }),
-                false => Err(Error::usage(format!(
-                    "{known} are columns of functions, or of frames of other instruments: give these in Python, as \
-                     mb.leak(dataset, features=[function]) or mb.leak(dataset, context={{symbol: frame}})"
-                ))),
+                false => Err(Error::usage(known.advice(match usage {
+                    FunctionUse::Proven(..) => "mb.leak(dataset",
+                    FunctionUse::New | FunctionUse::Kept(_) => "dataset.append(bars",
+                }))),
             };
         };
         let expected = match usage {
@@ -179,8 +178,9 @@ impl Recipe {
         let account = &provenance["functions"];
         if self.on_error != OnError::Fail {
             return Err(Error::usage(format!(
-                "{}: bars without a value of its functions were dropped: prove it in Python, as mb.leak(dataset, features=[function])",
-                path.display()
+                "{}: bars without a value of its functions were dropped: prove it in Python, as mb.leak(dataset{})",
+                path.display(),
+                self.known().arguments()
             )));
         }
         let StreamedRecordings { recordings, bars, fingerprints } = self.read_streamed(folder, host)?;
@@ -198,8 +198,14 @@ impl Recipe {
 
     /// Names of the columns of functions among features and targets.
     pub(crate) fn function_names(&self) -> Vec<String> {
-        let targets = if self.target.is_function() { self.target.columns() } else { &[] };
-        self.spec().functions().into_iter().chain(targets.iter().cloned()).collect()
+        let Known { features, targets } = self.known();
+        features.into_iter().chain(targets).collect()
+    }
+
+    /// Columns of functions.
+    fn known(&self) -> Known {
+        let targets = if self.target.is_function() { self.target.columns().to_vec() } else { Vec::new() };
+        Known { features: self.spec().functions(), targets }
     }
 }
 
@@ -218,6 +224,26 @@ struct Known {
 impl Known {
     fn is_empty(&self) -> bool {
         self.features.is_empty() && self.targets.is_empty()
+    }
+
+    /// Arguments of Python that give the functions again, each after a comma.
+    fn arguments(&self) -> String {
+        let arguments = [(&self.features, ", features=[function]"), (&self.targets, ", target=function")];
+        arguments.iter().filter(|(names, _)| !names.is_empty()).map(|(_, argument)| *argument).collect()
+    }
+
+    /// Sentence that says how a call in Python, of which `call` is the beginning, is given the
+    /// functions again.
+    fn advice(&self, call: &str) -> String {
+        let arguments = self.arguments();
+        if self.features.is_empty() {
+            return format!("{self} are columns of functions: give these in Python, as {call}{arguments})");
+        }
+        let target = if self.targets.is_empty() { "" } else { ", target=function" };
+        format!(
+            "{self} are columns of functions, or of frames of other instruments: give these in Python, as \
+             {call}{arguments}) or {call}{target}, context={{symbol: frame}})"
+        )
     }
 }
 
@@ -334,8 +360,9 @@ impl Adding<'_> {
                 targets: targets.iter().flat_map(|(names, _): &(Vec<String>, bool)| names.clone()).collect(),
             };
             if let Some((path, expected)) = self.expected.as_ref().filter(|(_, expected)| *expected != found) {
+                let target = if expected.targets.is_empty() { "" } else { ", and that of targets as target=function" };
                 return Err(Failure::Other(Error::data(format!(
-                    "{}: it was made with {expected} of functions, and the ones given have {found}: give the functions of then, in the same order",
+                    "{}: it was made with {expected} of functions, and the ones given have {found}: give the functions of then, in the same order{target}",
                     path.display(),
                 ))));
             }

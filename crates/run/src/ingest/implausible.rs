@@ -17,7 +17,8 @@ struct Doubt<'a> {
 /// Warnings about columns that know returns to come and targets that their horizon does not
 /// decide, one each.
 pub(crate) fn warnings(instruments: &[StreamedInstrument<'_>], spec: &SeriesSpec) -> Result<Vec<String>> {
-    let (columns, targets) = (spec.columns(), spec.target_kind.file_columns());
+    let (columns, targets) = (spec.columns(), spec.target_kind.columns());
+    let origin = if spec.target_kind.is_function() { "function" } else { "column" };
     let mut by_column: Vec<Vec<Doubt<'_>>> = columns.iter().map(|_| Vec::new()).collect();
     let mut by_target: Vec<Vec<Doubt<'_>>> = targets.iter().map(|_| Vec::new()).collect();
     let doubt = |symbol, correlation, reason: &dyn Display| Doubt { symbol, correlation, reason: reason.to_string() };
@@ -36,7 +37,7 @@ pub(crate) fn warnings(instruments: &[StreamedInstrument<'_>], spec: &SeriesSpec
         looks_ahead.filter_map(|(name, doubts)| warning(&format!("does column:{name} look ahead?"), doubts));
     let is_late = targets.iter().zip(&by_target);
     let is_late = is_late.filter_map(|(name, doubts)| {
-        warning(&format!("is the target column:{name} decided later than the horizon says?"), doubts)
+        warning(&format!("is the target {origin}:{name} decided later than the horizon says?"), doubts)
     });
     Ok(looks_ahead.chain(is_late).collect())
 }

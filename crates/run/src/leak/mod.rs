@@ -299,7 +299,7 @@ fn functions_text(facts: &Value) -> String {
     let unproven: Vec<&str> = listed(facts, "functions_not_proven").filter_map(Value::as_str).collect();
     if !unproven.is_empty() {
         return format!(
-            "Not proven, for want of their functions: the columns {}. In Python, mb.leak(dataset, features=[function]) replays them.\n",
+            "Not proven, for want of their functions: the columns {}. In Python, mb.leak replays them, given as features=[function] and target=function.\n",
             unproven.join(", ")
         );
     }

@@ -28,7 +28,7 @@ impl Config {
         self.loss.check_groups(width)?;
         check_readout_of(samples, self.model.readout)?;
         if self.is_weighted(samples) && self.model.is_over_graphs() {
-            let expected = "none for a model over graphs, which learns whole graphs";
+            let expected = "none, to train without the weights of samples, which a model over graphs does not use";
             return Err(Error::Setting { setting: "sample_weights", value: "auto".to_owned(), expected });
         }
         let targets = samples.targets();

@@ -33,7 +33,10 @@ fn weights_of_samples_are_not_for_graphs() {
     let config = Config { sample_weights: SampleWeighting::Auto, ..config() };
     let market = market(8);
     let error = refusal(&config, &Weighted::by_turns(&market), &[0, 1]);
-    assert!(error.starts_with("`sample_weights` is auto: expected none for a model over graphs"), "{error}");
+    assert_eq!(
+        error,
+        "`sample_weights` is auto: expected none, to train without the weights of samples, which a model over graphs does not use"
+    );
 }
 
 #[test]

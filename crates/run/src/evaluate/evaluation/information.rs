@@ -66,12 +66,14 @@ impl Evaluation {
     pub(super) fn information_text(&self) -> String {
         let Some(information) = &self.model.information else { return String::new() };
         let mut text = format!("correlations of predictions and targets within each {}\n\n", self.unit());
-        text.push_str(&format!("{:>8}", "horizon"));
+        let head = if self.target_names.is_empty() { "horizon" } else { self.unit_names.target };
+        let targets = self.target_column(head, information.ic_graphs.len());
+        text.push_str(&targets[0]);
         let columns = self.information_columns();
         columns.iter().for_each(|column| text.push_str(&format!("  {:>width$}", column.name, width = column.width())));
         text.push_str(&format!("  {:>4}  {:>8}\n", "lag", format!("{}s", self.unit())));
         for (k, (graphs, lag)) in information.ic_graphs.iter().zip(&information.ic_lags).enumerate() {
-            text.push_str(&format!("{:>8}", k + 1));
+            text.push_str(&targets[k + 1]);
             for column in &columns {
                 text.push_str(&format!("  {:>width$}", column.cell(k), width = column.width()));
             }

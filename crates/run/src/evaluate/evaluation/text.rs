@@ -1,5 +1,7 @@
 //! An evaluation as `eval` prints it: tables and the verdict.
 
+use std::iter;
+
 use megabatch_nn::loss::{Ascending, Loss};
 use megabatch_trainer::ClassErrors;
 
@@ -40,13 +42,14 @@ impl Evaluation {
             return text + &self.classes_text() + &self.instruments_text();
         }
         let moves = self.unit_names.targets == TargetKind::Moves;
-        text.push_str(&format!("{:>8}", self.unit_names.target));
+        let targets = self.target_column(self.unit_names.target, self.model.rmse.len());
+        text.push_str(&targets[0]);
         for (name, _) in self.contenders() {
             text.push_str(&format!("  {:>14}", format!("rmse {}", name.replace('_', " "))));
         }
         text.push_str(&format!("  {:>10}{}\n", "mae", if moves { "   direction" } else { "" }));
         for k in 0..self.model.rmse.len() {
-            text.push_str(&format!("{:>8}", k + 1));
+            text.push_str(&targets[k + 1]);
             for (_, metrics) in self.contenders() {
                 text.push_str(&format!("  {:>14}", shown(metrics.rmse[k])));
             }
@@ -57,6 +60,18 @@ impl Evaluation {
         let information = self.information_text();
         let blank = if information.is_empty() { "" } else { "\n" };
         text + &self.quantiles_text() + blank + &information + &self.instruments_text()
+    }
+
+    /// The first column of a table with a row for each of `count` targets: its head, then their
+    /// names, or numbers where they have none.
+    pub(super) fn target_column(&self, head: &str, count: usize) -> Vec<String> {
+        let names: Vec<String> = match self.target_names.len() == count {
+            true => self.target_names.clone(),
+            false => (1..=count).map(|number| number.to_string()).collect(),
+        };
+        let cells: Vec<String> = iter::once(head.to_owned()).chain(names).collect();
+        let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0).max(8);
+        cells.iter().map(|cell| format!("{cell:>width$}")).collect()
     }
 
     /// Accuracies of a model that predicts one class a row, and of the baselines.
@@ -80,13 +95,14 @@ impl Evaluation {
         ];
         let cells = columns.iter().flat_map(|column| contenders.iter().map(move |contender| (column, contender)));
         let cells: Vec<_> = cells.collect();
-        let mut text = format!("{:>8}", self.unit_names.target);
+        let targets = self.target_column(self.unit_names.target, self.model.rmse.len());
+        let mut text = targets[0].clone();
         for ((column, _), (name, _)) in &cells {
             text.push_str(&format!("  {:>27}", format!("{column} {}", name.replace('_', " "))));
         }
         text.push('\n');
         for k in 0..self.model.rmse.len() {
-            text.push_str(&format!("{:>8}", k + 1));
+            text.push_str(&targets[k + 1]);
             for ((_, values), (_, classes)) in &cells {
                 text.push_str(&format!("  {:>27}", shown(values(classes)[k])));
             }
