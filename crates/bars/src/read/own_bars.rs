@@ -27,7 +27,8 @@ impl SpooledRecording {
     /// `clock`: in a series they count from the end of their bin on, as those would. A bar that
     /// opens with no bin, on a day or longer by its date, is refused, and so are bars that agree
     /// better with prices of a bar or half an hour to a day after them, be it for two months alone.
-    /// A bin without an own bar has the one that is made; an own bar without a bin is not used.
+    /// A bin without an own bar has the one that is made; an own bar without a bin is not used, and
+    /// neither is the last of each file, which may be unfinished.
     /// Files without volumes or spreads leave those that are made. Temporary files lie in `folder`.
     ///
     /// # Errors
@@ -60,6 +61,7 @@ fn place(
         given: BarCursor::new(given),
         has_volume: counts.without_volume < counts.all,
         has_spread: counts.with_spread > 0,
+        unfinished: account.last_open_times(),
         account,
         first_open_time: None,
         closes: Closes::new(timeframe),
@@ -86,6 +88,8 @@ struct Placing<'a> {
     given: BarCursor<'a>,
     has_volume: bool,
     has_spread: bool,
+    /// When the own bars open that may be unfinished.
+    unfinished: Vec<i64>,
     account: &'a mut OwnBars,
     /// When the first base bar of all opens.
     first_open_time: Option<i64>,
@@ -104,7 +108,8 @@ impl Placing<'_> {
             }
             let own = self.given.next()?.expect("it was seen");
             if start == made.open_time {
-                return self.put(&own, made);
+                let is_finished = self.unfinished.binary_search(&own.open_time).is_err();
+                return if is_finished { self.put(&own, made) } else { Ok(()) };
             }
         }
         self.account.made += 1;
@@ -157,7 +162,8 @@ impl Placing<'_> {
                 "close as the {base} bars do {late} later, and would bring later prices into samples"
             )));
         }
-        self.account.not_covered = count - self.account.used();
+        self.account.unfinished = self.unfinished.len() as u64;
+        self.account.not_covered = count - self.account.used() - self.account.unfinished;
         self.writer.finish()
     }
 

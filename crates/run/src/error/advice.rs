@@ -51,7 +51,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
             "they look like bid and ask: name them with `--bid` and `--ask`"
         }
         BarsError::UnlikeBars { .. } => {
-            "a dividend or split changes all adjusted prices before it: where that is so, ingest all bars anew"
+            "if the bar was unfinished when its file was exported, delete it there and ingest all bars anew; a dividend or split changes all adjusted prices before it: where that is so, ingest all bars anew"
         }
         BarsError::UnknownDateOrder { .. } => "use `--date-order day-first` or `month-first`",
         BarsError::MixedSymbols { .. } => "use `--symbol`",
