@@ -200,7 +200,8 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     let sources = paths.iter().map(read_file).collect::<Result<Vec<_>>>()?;
     refuse_nothing(&sources)?;
     let ByTimeframe { series_files, others } = ByTimeframe::new(sources, options.base)?;
-    let mut recording = read_sources(symbol, series_files, options, false, symbols, place).map_err(with_likely_symbols)?;
+    let mut recording =
+        read_sources(symbol, series_files, options, false, symbols, place).map_err(with_likely_symbols)?;
     let zone = recording.summary.files.iter().find_map(|file| file.zone.clone());
     for (timeframe, mut sources) in others {
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();

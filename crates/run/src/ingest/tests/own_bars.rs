@@ -300,6 +300,49 @@ fn the_last_own_bar_of_a_file_is_not_used() {
     assert_eq!(own(&appended("new.h5", vec![new_minutes, new_hours])), [0, 2]);
 }
 
+/// They were taken, with a warning.
+#[test]
+fn own_bars_of_another_instrument_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let hours = write_longer(&minutes, Timeframe::H1, |_, row| {
+        for price in &mut row[1..5] {
+            *price = format!("{:.5}", 100.0 * price.parse::<f64>().unwrap());
+        }
+    });
+    let recipe = Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(vec![minutes, hours], true) };
+    let error = ingest(&recipe, &folder.path().join("series.h5"), &Host::silent()).unwrap_err().to_string();
+    assert!(error.contains("EURUSD: its own H1 bars have other prices than the M1 bars make: 0 of"), "{error}");
+}
+
+/// Days of a broker were compared with days of UTC, and nothing said which clock makes them alike.
+#[test]
+fn a_warning_names_the_clock_of_own_days() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 22, 1, &[]);
+    let text = fs::read_to_string(&minutes).unwrap();
+    let header = text.lines().next().unwrap();
+    let broker = |row: &str| format!("{}{}\n", moved(&row[..16], 120), &row[row.find(',').unwrap()..]);
+    fs::write(&minutes, format!("{header}\n{}", text.lines().skip(1).map(broker).collect::<String>())).unwrap();
+    let files = vec![write_longer(&minutes, Timeframe::D1, |_, _| {}), minutes];
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let row = |row: &str| {
+            let (date, rest) = row.split_once(' ').unwrap();
+            format!("{},{rest}\n", date.replace('-', "."))
+        };
+        fs::write(file, text.lines().skip(1).map(row).collect::<String>()).unwrap();
+    }
+    let text = |bins: &str| {
+        let recipe =
+            Recipe { timeframes: windows("M1:20,D1:2"), bins: bins.parse().unwrap(), ..recipe(files.clone(), true) };
+        ingest(&recipe, &folder.path().join("series.h5"), &Host::silent()).unwrap().text
+    };
+    let (other, own) = (text("UTC"), text("new-york+7"));
+    assert!(other.contains("add `--bins new-york+7`"), "{other}");
+    assert!(!own.contains("add `--bins"), "{own}");
+}
+
 /// A time such as `2018-01-02 16:00`, by some minutes later.
 fn moved(time: &str, minutes: i64) -> String {
     let time: jiff::civil::DateTime = time.replace(' ', "T").parse().unwrap();
