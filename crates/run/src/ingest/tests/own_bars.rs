@@ -300,7 +300,7 @@ fn the_last_own_bar_of_a_file_is_not_used() {
     assert_eq!(own(&appended("new.h5", vec![new_minutes, new_hours])), [0, 2]);
 }
 
-/// They were taken, with a warning.
+/// Hours of another instrument were taken, with a warning.
 #[test]
 fn own_bars_of_another_instrument_are_refused() {
     let folder = tempfile::tempdir().unwrap();
