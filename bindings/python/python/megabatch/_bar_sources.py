@@ -175,7 +175,7 @@ def _by_timeframe(bars: Any) -> dict[str, Any] | None:
 def _require_timeframe(time_ns: npt.NDArray[np.int64], timeframe: str) -> None:
     """Refuses bars at `time_ns` that are evidently of another timeframe than their key in a mapping says."""
     distances = np.diff(np.unique(time_ns)) // 1_000_000_000
-    if len(distances) < 10:
+    if len(distances) < 20:
         return
     expected = int(re.sub(r"\D", "", timeframe)) * _SECONDS[re.sub(r"\d", "", timeframe)]
     least, middle = int(distances.min()), int(np.median(distances))

@@ -27,10 +27,10 @@ impl SpooledRecording {
     /// `clock`: in a series they count from the end of their bin on, as those would. A bar that
     /// opens with no bin, on a day or longer by its date, is refused, and so are bars that agree
     /// better with prices of a bar or half an hour to a day after them, be it for two months alone,
-    /// and bars of other prices altogether.
-    /// A bin without an own bar has the one that is made; an own bar without a bin is not used, and
-    /// neither is the last of each file, which may be unfinished.
-    /// Files without volumes or spreads leave those that are made. Temporary files lie in `folder`.
+    /// and bars of other prices altogether. A bin without an own bar has the one that is made; an
+    /// own bar without a bin is not used, and neither is the last of each file, which may be
+    /// unfinished. Files without volumes or spreads leave those that are made. Temporary files lie
+    /// in `folder`.
     ///
     /// # Errors
     /// [`Error::OwnBars`], [`Error::NotAMultiple`], [`Error::Straddles`] and [`Error::Spool`].
