@@ -69,6 +69,11 @@ class Frames(InFolder):
         self.assertEqual(mb.ingest({"M1": minutes_file, "H1": hours_file}, **options).fingerprint(), expected)
         both = mb.ingest({"M1": {"AAA": frame, "BBB": frame}, "H1": {"AAA": hours, "BBB": hours}}, **{**options, "symbol": None})
         self.assertEqual(both.instruments, ("AAA", "BBB"))
+        self.assertEqual(mb.ingest({"m1": frame, "h1": hours}, **options).fingerprint(), expected)
+        days = frame.set_index("time").resample("1D").agg(how).dropna().reset_index()
+        for named, wrong in (("H1", {"M1": frame, "H1": days}), ("M1", {"M1": hours, "H1": frame})):
+            with self.assertRaisesRegex(mb.ConfigError, f"the bars named {named} are .* apart, which is another timeframe"):
+                mb.ingest(wrong, **options)
         higher = {name: hours[name].where(hours.index != 40, hours["high"] * 1.001) for name in ("high", "close")}
         changed = hours.assign(**higher)
         other = mb.ingest({"M1": frame, "H1": changed}, **options)

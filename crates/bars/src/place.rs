@@ -112,6 +112,13 @@ impl StoredBars {
         self.read_open_times(0..self.len().min(1), &mut time)?;
         Ok(time.first().copied())
     }
+
+    /// When the last bar opens.
+    pub(crate) fn last_open_time(&self) -> Result<Option<i64>> {
+        let mut time = Vec::new();
+        self.read_open_times(self.len().saturating_sub(1)..self.len(), &mut time)?;
+        Ok(time.first().copied())
+    }
 }
 
 impl BarSource for StoredBars {

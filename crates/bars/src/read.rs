@@ -200,7 +200,8 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     let sources = paths.iter().map(read_file).collect::<Result<Vec<_>>>()?;
     refuse_nothing(&sources)?;
     let ByTimeframe { series_files, others } = ByTimeframe::new(sources, options.base)?;
-    let mut recording = read_sources(symbol, series_files, options, symbols, place).map_err(with_likely_symbols)?;
+    let mut recording =
+        read_sources(symbol, series_files, options, false, symbols, place).map_err(with_likely_symbols)?;
     let zone = recording.summary.files.iter().find_map(|file| file.zone.clone());
     for (timeframe, mut sources) in others {
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();
@@ -215,7 +216,7 @@ pub(crate) fn read_in<P: AsRef<Path>>(
             own_options.zone.clone_from(&zone);
         }
         let StoredRecording { bars, summary, .. } =
-            read_sources(recording.symbol.clone(), sources, &own_options, symbols, place)?;
+            read_sources(recording.symbol.clone(), sources, &own_options, are_own, symbols, place)?;
         if are_own {
             recording.take_own(bars, summary);
             continue;
@@ -325,11 +326,13 @@ impl ByTimeframe {
     }
 }
 
-/// Joins files of one timeframe into one recording.
+/// Joins files of one timeframe into one recording. If they are own bars of a longer timeframe, the
+/// last bar of each may be unfinished.
 fn read_sources(
     symbol: String,
     sources: Vec<SpacedFile>,
     options: &ReadOptions,
+    are_own: bool,
     symbols: &SymbolRows,
     place: &ReadPlace<'_>,
 ) -> Result<StoredRecording> {
@@ -369,7 +372,8 @@ fn read_sources(
         Overlaps::Refuse => join(pieces, base, place)?,
         Overlaps::EqualOnce => {
             let zones = zones.iter().map(|choice| choice.zone.clone()).collect();
-            join_equal(pieces, &RowLines { zones, base, stamp_delay_ns, days, options, symbols, place })?
+            let lines = RowLines { zones, base, stamp_delay_ns, days, options, symbols, place };
+            join_equal(pieces, are_own, &lines)?
         }
     };
     require_bars(&bars, &files)?;
@@ -455,6 +459,7 @@ impl FileBars {
         let mut sink = place.sink(clock.base, rows.width())?;
         in_order(&rows, clock, &mut ledger, place.rows(), |_, bar| sink.push(bar))?;
         let bars = sink.finish()?;
+        let last_open_time = bars.last_open_time()?;
         let (dropped, fixed) = ledger.close();
         let adjusted = match format.columns.adjusted {
             None => None,
@@ -470,6 +475,7 @@ impl FileBars {
             preamble,
             newest_first,
             kept,
+            last_open_time,
             dropped,
             fixed,
             adjusted,

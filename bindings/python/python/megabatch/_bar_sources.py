@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import glob
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
 
 from . import _arguments, _frames, _table_files
 from ._bars_folder import BarsFolder
@@ -19,6 +24,7 @@ mapping by two timeframes or more has the bars of each."""
 SourcePaths = tuple[list[str], dict[str, list[str]]]
 """Paths of bars, and those of bid and ask by the option that takes them."""
 _BID, _ASK = "bid", "ask"
+_SECONDS = {"M": 60, "H": 3_600, "D": 86_400, "W": 604_800, "MN": 28 * 86_400}
 _TIMEFRAMES = "M1 M2 M3 M5 M10 M15 M20 M30 H1 H2 H3 H4 H6 H8 H12 D1 W1 MN1".split()
 
 
@@ -102,6 +108,9 @@ class BarSources:
             own_columns: Sequence[str] = columns if has_columns else ()
             end = label_end if has_columns else None
             found[name] = _frames.by_symbol(one, symbol, own_columns, unnamed, label_end=end)
+            if self.are_by_timeframe:
+                for bars in found[name].values():
+                    _require_timeframe(bars.time_ns, name)
         return FrameBars(found, self.are_by_timeframe)
 
 
@@ -158,9 +167,28 @@ def _apart(paths: Mapping[str, list[str]]) -> SourcePaths:
 
 def _by_timeframe(bars: Any) -> dict[str, Any] | None:
     """Bars by timeframe, the shortest first; `None` for a mapping by symbol, and for what is none."""
-    if not isinstance(bars, Mapping) or len(bars) < 2 or any(name not in _TIMEFRAMES for name in bars):
+    if not isinstance(bars, Mapping) or len(bars) < 2:
         return None
-    return {name: bars[name] for name in _TIMEFRAMES if name in bars}
+    named = {str(name).upper(): own for name, own in bars.items()}
+    if len(named) < len(bars) or any(name not in _TIMEFRAMES for name in named):
+        return None
+    return {name: named[name] for name in _TIMEFRAMES if name in named}
+
+
+def _require_timeframe(time_ns: npt.NDArray[np.int64], timeframe: str) -> None:
+    """Refuses bars at `time_ns` that are evidently of another timeframe than their key in a mapping says."""
+    distances = np.diff(np.unique(time_ns)) // 1_000_000_000
+    if len(distances) < 20:
+        return
+    expected = int(re.sub(r"\D", "", timeframe)) * _SECONDS[re.sub(r"\d", "", timeframe)]
+    least, middle = int(distances.min()), int(np.median(distances))
+    if middle < expected or least >= 2 * expected:
+        apart = middle if middle < expected else least
+        raise ConfigError(
+            f"the bars named {timeframe} are {datetime.timedelta(seconds=apart)} apart, which is another timeframe: name each "
+            f"frame by the timeframe of its bars",
+            key="bars",
+        )
 
 
 def _are_frames(bars: Any) -> bool:

@@ -4,6 +4,7 @@
 //! next bars of all files, in a heap by time, then by the order in which the files are named
 //! the first bar of a time is taken; the others of that time must be the same, and count a copy
 //! a target that an earlier file did not know yet is taken from the one that does
+//! own bars with which a file ends may be unfinished: they are not used, and may differ
 //! ```
 
 use std::cmp::Reverse;
@@ -69,8 +70,9 @@ struct Copies {
     first: i64,
 }
 
-/// Joins files in the order in which they are named.
-pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<JoinedFiles> {
+/// Joins files in the order in which they are named. Own bars with which one of them ends may
+/// differ.
+pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<'_>) -> Result<JoinedFiles> {
     let mut begins = Vec::with_capacity(pieces.len());
     for piece in &pieces {
         begins.push(piece.bars.first_open_time()?);
@@ -80,6 +82,8 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<
     let mut cursors: Vec<Option<BarCursor<'_>>> = pieces.iter().map(|_| None).collect();
     let mut copies = vec![Copies::default(); pieces.len()];
     let mut whole = lines.place.sink(lines.base, lines.options.all_columns())?;
+    let may_be_unfinished =
+        |time: i64| are_own && pieces.iter().any(|piece| piece.summary.last_open_time == Some(time));
     let mut taken: Option<(usize, Bar)> = None;
     while let Some(mut first) = next.peek_mut() {
         let Reverse((time, file)) = *first;
@@ -99,7 +103,7 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, lines: &RowLines<'_>) -> Result<
             continue;
         };
         let is_equal = is_equal(&bar, expected) && take_targets(expected, &bar, lines.options.targets());
-        if !is_equal {
+        if !is_equal && !may_be_unfinished(time) {
             let (summary, other) = (&pieces[file].summary, pieces[*earlier].summary.path.clone());
             let line = lines.line_of(file, summary, time)?;
             return Err(Error::UnlikeBars { path: summary.path.clone(), line, time: display_utc(time), other });

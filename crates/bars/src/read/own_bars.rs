@@ -26,9 +26,11 @@ impl SpooledRecording {
     /// Puts its own bars of longer timeframes in the place of those that its bars make in bins of
     /// `clock`: in a series they count from the end of their bin on, as those would. A bar that
     /// opens with no bin, on a day or longer by its date, is refused, and so are bars that agree
-    /// better with prices of a bar or half an hour to a day after them, be it for two months alone.
-    /// A bin without an own bar has the one that is made; an own bar without a bin is not used.
-    /// Files without volumes or spreads leave those that are made. Temporary files lie in `folder`.
+    /// better with prices of a bar or half an hour to a day after them, be it for two months alone,
+    /// and bars of other prices altogether. A bin without an own bar has the one that is made; an
+    /// own bar without a bin is not used, and neither is the last of each file, which may be
+    /// unfinished. Files without volumes or spreads leave those that are made. Temporary files lie
+    /// in `folder`.
     ///
     /// # Errors
     /// [`Error::OwnBars`], [`Error::NotAMultiple`], [`Error::Straddles`] and [`Error::Spool`].
@@ -60,9 +62,12 @@ fn place(
         given: BarCursor::new(given),
         has_volume: counts.without_volume < counts.all,
         has_spread: counts.with_spread > 0,
+        unfinished: account.last_open_times(),
         account,
         first_open_time: None,
         closes: Closes::new(timeframe),
+        distances: Vec::new(),
+        ranges: Vec::new(),
         writer: SpoolWriter::unnamed(folder, timeframe, 0)?,
     };
     let (mut piece, mut made) = (Bars::with_capacity(base.timeframe(), 0), Vec::new());
@@ -86,12 +91,21 @@ struct Placing<'a> {
     given: BarCursor<'a>,
     has_volume: bool,
     has_spread: bool,
+    /// When the own bars open that may be unfinished.
+    unfinished: Vec<i64>,
     account: &'a mut OwnBars,
     /// When the first base bar of all opens.
     first_open_time: Option<i64>,
     closes: Closes,
+    /// Distance of each own close that is compared from the close that is made.
+    distances: Vec<f64>,
+    /// Range of the bar that is made, for each of them.
+    ranges: Vec<f64>,
     writer: SpoolWriter,
 }
+
+/// Own bars that are compared, at least, before they are refused for other prices.
+const COMPARED_MIN: usize = 50;
 
 impl Placing<'_> {
     /// Takes the next bar that base bars make.
@@ -104,7 +118,8 @@ impl Placing<'_> {
             }
             let own = self.given.next()?.expect("it was seen");
             if start == made.open_time {
-                return self.put(&own, made);
+                let is_finished = self.unfinished.binary_search(&own.open_time).is_err();
+                return if is_finished { self.put(&own, made) } else { Ok(()) };
             }
         }
         self.account.made += 1;
@@ -129,7 +144,12 @@ impl Placing<'_> {
 
     fn put(&mut self, own: &Bar, made: &Bar) -> Result<()> {
         let [prices, others] = [own, made].map(|bar| [bar.open, bar.high, bar.low, bar.close]);
-        if self.first_open_time.is_some_and(|first| made.open_time < first) {
+        let is_partial = self.first_open_time.is_some_and(|first| made.open_time < first);
+        if !is_partial {
+            self.distances.push((own.close - made.close).abs());
+            self.ranges.push(made.high - made.low);
+        }
+        if is_partial {
             self.account.partial += 1;
         } else if is_same(prices, others) {
             self.account.same += 1;
@@ -150,20 +170,36 @@ impl Placing<'_> {
     }
 
     /// The bars that have a bin, of `count` that were given.
-    fn finish(self, count: u64) -> Result<SpooledBars> {
+    fn finish(mut self, count: u64) -> Result<SpooledBars> {
         if let Some(late_ns) = self.closes.later_by() {
             let (base, late) = (self.account.base, display_duration(late_ns));
             return Err(self.fault(format!(
                 "close as the {base} bars do {late} later, and would bring later prices into samples"
             )));
         }
-        self.account.not_covered = count - self.account.used();
+        let (base, same, compared) = (self.account.base, self.account.same, self.distances.len());
+        if compared >= COMPARED_MIN
+            && 100 * same < compared as u64
+            && median(&mut self.distances) > median(&mut self.ranges)
+        {
+            return Err(self.fault(format!(
+                "have other prices than the {base} bars make: {same} of {compared} are equal, and closes differ by more than the range of a bar; are they of another instrument, or adjusted?"
+            )));
+        }
+        self.account.unfinished = self.unfinished.len() as u64;
+        self.account.not_covered = count - self.account.used() - self.account.unfinished;
         self.writer.finish()
     }
 
     fn fault(&self, fault: String) -> Error {
         Error::OwnBars { instrument: self.account.summary.symbol.clone(), timeframe: self.timeframe, fault }
     }
+}
+
+/// The middle one of some values.
+fn median(values: &mut [f64]) -> f64 {
+    let middle = values.len() / 2;
+    *values.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 /// The first price that differs, of the close, open, high and low.

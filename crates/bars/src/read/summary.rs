@@ -66,13 +66,24 @@ pub struct OwnBars {
     pub not_covered: u64,
     /// Bars that the files lack: the shorter bars make them.
     pub made: u64,
+    /// Bars with which a file ends, which may be unfinished. They are not used: the shorter bars
+    /// make them.
+    pub unfinished: u64,
 }
 
 impl OwnBars {
     /// The account of bars that are read, and have no place yet.
     pub(crate) fn unplaced(summary: ReadSummary, base: Timeframe) -> Self {
         let (different, example) = (EventCount::default(), String::new());
-        OwnBars { summary, base, same: 0, different, partial: 0, example, not_covered: 0, made: 0 }
+        OwnBars { summary, base, same: 0, different, partial: 0, example, not_covered: 0, made: 0, unfinished: 0 }
+    }
+
+    /// Open times of the bars with which a file ends, in their order.
+    pub(crate) fn last_open_times(&self) -> Vec<i64> {
+        let mut times: Vec<i64> = self.summary.files.iter().filter_map(|file| file.last_open_time).collect();
+        times.sort_unstable();
+        times.dedup();
+        times
     }
 
     /// Number of bars that take the place of others.
@@ -97,7 +108,7 @@ impl OwnBars {
 
 impl fmt::Display for OwnBars {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let OwnBars { summary, base, same, different, example, not_covered, made, .. } = self;
+        let OwnBars { summary, base, same, different, example, not_covered, made, unfinished, .. } = self;
         let (symbol, timeframe, compared) = (&summary.symbol, summary.base, same + different.count);
         write!(f, "{symbol} {timeframe}: {same} of {compared} own bars equal the bars made of {base}")?;
         if let Some(first) = different.first {
@@ -109,6 +120,11 @@ impl fmt::Display for OwnBars {
         }
         if *not_covered > 0 {
             write!(f, "; {} not used, at times without {base} bars", counted(*not_covered, "bar", "bars"))?;
+        }
+        match *unfinished {
+            0 => {}
+            1 => write!(f, "; the last own bar may be unfinished and is not used")?,
+            count => write!(f, "; {count} own bars with which files end may be unfinished and are not used")?,
         }
         Ok(())
     }
@@ -164,6 +180,8 @@ pub struct FileSummary {
     pub newest_first: bool,
     /// Rows that became bars.
     pub kept: u64,
+    /// Open time of its last bar.
+    pub(crate) last_open_time: Option<i64>,
     /// Rows that were dropped, by kind, in the order of the kinds.
     pub dropped: Vec<RowCount<RowError>>,
     /// Rows that were fixed, by kind, in the order of the kinds. One row may have two kinds of fix.

@@ -50,7 +50,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::UnlikeBars { path, other, .. } if are_sides(path, other) => {
             "they look like bid and ask: name them with `--bid` and `--ask`"
         }
-        BarsError::UnlikeBars { .. } => LATER_ADJUSTMENT,
+        BarsError::UnlikeBars { .. } => UNLIKE_BARS,
         BarsError::UnknownDateOrder { .. } => "use `--date-order day-first` or `month-first`",
         BarsError::MixedSymbols { .. } => "use `--symbol`",
         BarsError::Columns { fault, .. } if matches!(**fault, ColumnFault::SymbolColumns { .. }) => "use `--symbol`",
@@ -75,9 +75,9 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
     })
 }
 
-/// The usual cause of files that do not agree where they overlap.
-const LATER_ADJUSTMENT: &str =
-    "a dividend or split changes all adjusted prices before it: where that is so, ingest all bars anew";
+/// The usual causes of files that do not agree where they overlap.
+const UNLIKE_BARS: &str = "if the bar was unfinished when its file was exported, delete it there and ingest all bars \
+     anew; a dividend or split changes all adjusted prices before it: where that is so, ingest all bars anew";
 
 fn tick_advice(error: &TickError) -> Option<&'static str> {
     Some(match error {
@@ -95,7 +95,7 @@ fn tick_advice(error: &TickError) -> Option<&'static str> {
 /// instrument. Dropping hides no adjustment: the other instruments may have one too.
 fn for_instruments(failed: &[Excluded]) -> &'static str {
     if failed.iter().any(|excluded| matches!(excluded.reason, BarsError::UnlikeBars { .. })) {
-        return LATER_ADJUSTMENT;
+        return UNLIKE_BARS;
     }
     let has_bad_row = |excluded: &Excluded| matches!(excluded.reason, BarsError::BadRow { .. });
     match (failed.iter().any(has_bad_row), failed.iter().all(has_bad_row)) {

@@ -162,6 +162,7 @@ fn own_json(own: &OwnBars, fingerprints: &Fingerprints) -> io::Result<Value> {
         "different": own.different.count,
         "made": own.made,
         "not_covered": own.not_covered,
+        "unfinished": own.unfinished,
     }))
 }
 

@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
-    BarSource, Bars, CommonSpool, OnError, ReadOptions, Recording, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars,
-    SpooledRecording, StreamedInstrument, SymbolRead, SymbolRows, Universe, UsableSymbols, listed, spool_common_times,
-    usable,
+    BarSource, Bars, BinClock, CommonSpool, OnError, OwnBars, ReadOptions, ReadSummary, Recording, SeriesHeader,
+    SeriesPlan, SeriesSpec, SpooledBars, SpooledRecording, StreamedInstrument, SymbolRead, SymbolRows, Timeframe,
+    Universe, UsableSymbols, listed, spool_common_times, usable,
 };
 use rayon::prelude::*;
 
@@ -122,7 +122,9 @@ impl Recipe {
         universe.excluded = excluded;
         let (mut bars, mut fingerprints) = (Vec::new(), fingerprints);
         for Parsed { recording, fingerprints: own, .. } in parsed {
-            let SpooledRecording { symbol, bars: spooled, summary, .. } = recording;
+            let SpooledRecording { symbol, bars: spooled, mut summary, .. } = recording;
+            let warning = other_bins_warning(&summary, &self.bins);
+            summary.warnings.extend(warning);
             let none = Bars::with_capacity(summary.base, 0);
             universe.recordings.push(Recording { symbol, bars: none, summary });
             bars.push(spooled);
@@ -189,6 +191,20 @@ impl Parsing<'_> {
             false => self.rows.read_pair_spooled(&files.bars, &files.ask, options, path, &observe),
         })
     }
+}
+
+/// A warning of own bars unlike those that are made in bins of UTC, where the files have another
+/// clock.
+fn other_bins_warning(summary: &ReadSummary, bins: &BinClock) -> Option<String> {
+    let zone = summary.files.iter().find_map(|file| file.zone.as_ref())?.to_string();
+    let is_unlike = |own: &&OwnBars| own.summary.base > Timeframe::H1 && own.same < own.different.count;
+    let unlike = summary.own.iter().find(is_unlike)?;
+    (bins.is_utc() && zone != bins.to_string()).then(|| {
+        format!(
+            "{} bars are made in bins of {bins}, and times of the files are {zone}: if own bars are made by that clock, add `--bins {zone}`",
+            unlike.summary.base
+        )
+    })
 }
 
 /// Drops the bars at times at which few instruments have one, and warns of them in the summaries.

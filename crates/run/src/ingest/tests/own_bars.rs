@@ -261,6 +261,88 @@ fn own_bars_are_appended_and_stay_in_their_place() {
     assert_eq!(again.json["appended"]["samples"], 0);
 }
 
+/// An hour that was half over when its file was written counted as a whole one, and was refused
+/// beside the whole one.
+#[test]
+fn the_last_own_bar_of_a_file_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let cut = "2018-01-05 12:30";
+    let old_minutes = part(&minutes, &folder.path().join("old"), |time| time < cut);
+    let old_hours = write_longer(&old_minutes, Timeframe::H1, |_, _| {});
+    let made_of = |bars: Vec<PathBuf>, own_bars| Recipe {
+        timeframes: windows("M1:20,H1:5"),
+        stride: 1,
+        ..recipe(bars, own_bars)
+    };
+    let expected = made_of(vec![minutes.clone()], false).align_streamed().unwrap();
+    assert_equal(&made_of(vec![minutes.clone(), old_hours.clone()], true).align_streamed().unwrap(), &expected);
+
+    let own = |report: &CommandReport| {
+        let own = &report.json["source"]["instruments"][0]["own"][0];
+        ["different", "unfinished"].map(|count| own[count].as_u64().unwrap())
+    };
+    let appended = |name: &str, new: Vec<PathBuf>| {
+        let out = folder.path().join(name);
+        let before =
+            ingest(&made_of(vec![old_minutes.clone(), old_hours.clone()], true), &out, &Host::silent()).unwrap();
+        assert_eq!(own(&before), [0, 1]);
+        assert!(before.text.contains("; the last own bar may be unfinished and is not used"), "{}", before.text);
+        let after = append(&made_of(new, true), &[], &out, &Host::silent()).unwrap();
+        assert!(after.json["samples"].as_u64() > before.json["samples"].as_u64());
+        leak::prove(&out, &leak::Options { samples: 4, ..leak::Options::default() }, &Host::silent()).unwrap();
+        after
+    };
+    let later = part(&minutes, &folder.path().join("later"), |time| time >= cut);
+    assert_eq!(own(&appended("later.h5", vec![later])), [0, 1]);
+    let new_minutes = part(&minutes, &folder.path().join("new"), |time| time >= "2018-01-04");
+    let new_hours = write_longer(&new_minutes, Timeframe::H1, |_, _| {});
+    assert_eq!(own(&appended("new.h5", vec![new_minutes, new_hours])), [0, 2]);
+}
+
+/// Hours of another instrument were taken, with a warning.
+#[test]
+fn own_bars_of_another_instrument_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let hours = write_longer(&minutes, Timeframe::H1, |_, row| {
+        for price in &mut row[1..5] {
+            *price = format!("{:.5}", 100.0 * price.parse::<f64>().unwrap());
+        }
+    });
+    let recipe = Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(vec![minutes, hours], true) };
+    let error = ingest(&recipe, &folder.path().join("series.h5"), &Host::silent()).unwrap_err().to_string();
+    assert!(error.contains("EURUSD: its own H1 bars have other prices than the M1 bars make: 0 of"), "{error}");
+}
+
+/// Days of a broker were compared with days of UTC, and nothing said which clock makes them alike.
+#[test]
+fn a_warning_names_the_clock_of_own_days() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 22, 1, &[]);
+    let text = fs::read_to_string(&minutes).unwrap();
+    let header = text.lines().next().unwrap();
+    let broker = |row: &str| format!("{}{}\n", moved(&row[..16], 120), &row[row.find(',').unwrap()..]);
+    fs::write(&minutes, format!("{header}\n{}", text.lines().skip(1).map(broker).collect::<String>())).unwrap();
+    let files = vec![write_longer(&minutes, Timeframe::D1, |_, _| {}), minutes];
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let row = |row: &str| {
+            let (date, rest) = row.split_once(' ').unwrap();
+            format!("{},{rest}\n", date.replace('-', "."))
+        };
+        fs::write(file, text.lines().skip(1).map(row).collect::<String>()).unwrap();
+    }
+    let text = |bins: &str| {
+        let recipe =
+            Recipe { timeframes: windows("M1:20,D1:2"), bins: bins.parse().unwrap(), ..recipe(files.clone(), true) };
+        ingest(&recipe, &folder.path().join("series.h5"), &Host::silent()).unwrap().text
+    };
+    let (other, own) = (text("UTC"), text("new-york+7"));
+    assert!(other.contains("add `--bins new-york+7`"), "{other}");
+    assert!(!own.contains("add `--bins"), "{own}");
+}
+
 /// A time such as `2018-01-02 16:00`, by some minutes later.
 fn moved(time: &str, minutes: i64) -> String {
     let time: jiff::civil::DateTime = time.replace(' ', "T").parse().unwrap();
