@@ -158,9 +158,8 @@ impl Trained {
         if instruments == Instruments::Doubted {
             notes.extend(doubt_instruments(&in_training, &found));
         }
-        if let Some(doubt) = doubt_scalers(&in_training, &found, data.path()) {
-            host.observer.note(&doubt);
-        }
+        let doubts = [doubt_bars(&in_training, &found, data.path()), doubt_scalers(&in_training, &found, data.path())];
+        doubts.iter().flatten().for_each(|doubt| host.observer.note(doubt));
         Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns })
     }
 
@@ -341,6 +340,18 @@ pub(crate) fn doubt_scalers(trained: &DataSchema, found: &DataSchema, path: &Pat
         path.display(),
         timeframes.join(", ")
     ))
+}
+
+/// A warning about data whose bars were made by other rules than those of training.
+pub(crate) fn doubt_bars(trained: &DataSchema, found: &DataSchema, path: &Path) -> Option<String> {
+    let others = trained.other_bars(found);
+    (!others.is_empty()).then(|| {
+        format!(
+            "warning: {}: {}: the model sees other bars than it learned; make the series by the rules of training",
+            path.display(),
+            others.join(", ")
+        )
+    })
 }
 
 /// Names of the inputs and targets that a run was trained on.

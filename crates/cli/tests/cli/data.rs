@@ -274,6 +274,26 @@ fn a_model_is_used_on_numbers_of_the_same_meaning_only() {
     }
 }
 
+#[test]
+fn a_model_on_bars_by_another_clock_is_warned_of() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 9");
+    let ingest =
+        "ingest bars.csv --symbol EURUSD --timeframes M1:4,H4:2 --features body --horizon 2 --stride 7 --scaling none";
+    stage.succeeds(&format!("{ingest} --bins new-york+7 --out broker.h5"));
+    stage.succeeds(&format!("{ingest} --out utc.h5"));
+    stage.succeeds(&format!("train --data broker.h5 --out run --max-steps 1 {SMALL}"));
+    let told = |line: &str| {
+        let ended = stage.run(line).success();
+        String::from_utf8(ended.get_output().stderr.clone()).unwrap()
+    };
+    let warning = "warning: utc.h5: bins were new-york+7 in training and are UTC here: the model sees other bars";
+    for line in ["eval --run run --data utc.h5", "predict --run run --data utc.h5 --out p.csv"] {
+        assert!(told(line).contains(warning), "{line}: {}", told(line));
+    }
+    assert!(!told("eval --run run").contains("bins were"));
+}
+
 // `megabatch eval --run run --data audusd.h5` of a model of EURUSD said nothing.
 #[test]
 fn a_model_on_another_instrument_is_doubted() {
