@@ -24,8 +24,8 @@ use crate::run_folder::RunFolder;
 use crate::setup::data_path;
 use crate::setup::settings::{precision, streams};
 use crate::trained::{
-    CheckpointChoice, Instruments, doubt_bars, doubt_instruments, doubt_scalers, meaning_in_training, require_meaning,
-    trained_model, weights_file,
+    CheckpointChoice, Instruments, doubt_bars, doubt_instruments, doubt_scalers, doubt_step, meaning_in_training,
+    require_meaning, trained_model, weights_file,
 };
 
 /// A model that follows bars.
@@ -131,7 +131,11 @@ impl StreamingModel {
         {
             host.observer.note(&doubt);
         }
-        let doubts = [doubt_bars(&in_training, &meaning, &data), doubt_scalers(&in_training, &meaning, &data)];
+        let doubts = [
+            doubt_bars(&in_training, &meaning, &data),
+            doubt_scalers(&in_training, &meaning, &data),
+            doubt_step(&folder, step),
+        ];
         doubts.iter().flatten().for_each(|doubt| host.observer.note(doubt));
         let (provenance, recipe) = Recipe::recorded(&data, file.attribute("source")?.as_ref())?;
         recipe.refuse_own_bars(&data, "following makes them of the shortest")?;
