@@ -396,4 +396,6 @@ fn own_bars_are_told_with_absolute_paths() {
     assert_eq!(own["timeframe"], "H1");
     let path = own["files"][0]["file"].as_str().unwrap();
     assert!(path.starts_with('/') && path.ends_with("/EURUSD_H1.csv"), "{path}");
+    let follow = &stage.succeeds("plan --data series.h5")["uses"][0];
+    assert!(follow.as_str().unwrap().starts_with("no `predict --follow`, which makes longer bars"), "{follow}");
 }

@@ -9,6 +9,11 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::Result;
 
+/// Noun of the rule about bars of longer timeframes, and the rule by which they are taken as they
+/// are.
+const LONGER_BARS: &str = "longer bars";
+const OWN_BARS: &str = "those of their own files";
+
 /// Names of features, kind of targets, kind of scaling; empty for a windows file, which has none of
 /// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -118,6 +123,11 @@ impl DataSchema {
         self.bars.iter().filter_map(differing).collect()
     }
 
+    /// True if bars of longer timeframes are those of their own files.
+    pub(crate) fn has_own_bars(&self) -> bool {
+        self.bars.get(LONGER_BARS).is_some_and(|rule| rule == OWN_BARS)
+    }
+
     /// Names of the instruments.
     pub(crate) fn instruments(&self) -> &[String] {
         &self.instruments
@@ -172,10 +182,10 @@ fn rules_in_account(account: &str, base: Option<String>) -> BTreeMap<String, Str
     }
     let word =
         |name: &str| words.iter().find_map(|word| word.strip_prefix("--")?.strip_prefix(name)?.strip_prefix('='));
-    let longer = if word("own-bars") == Some("true") { "those of their own files" } else { "made of the shortest" };
+    let longer = if word("own-bars") == Some("true") { OWN_BARS } else { "made of the shortest" };
     let rules = [
         ("bins", Some(word("bins").unwrap_or("UTC").to_owned())),
-        ("longer bars", Some(longer.to_owned())),
+        (LONGER_BARS, Some(longer.to_owned())),
         ("prices", word("prices").map(str::to_owned)),
         ("shortest bars", base),
     ];
@@ -233,6 +243,7 @@ mod tests {
         };
         let ours = with(r#""--prices=auto", "--bins=new-york+7", "--", "a.csv""#, "M1");
         assert_eq!(ours.other_bars(&ours), [""; 0]);
+        assert!(!ours.has_own_bars() && !DataSchema::default().has_own_bars());
         let theirs = with(r#""--prices=quoted", "--own-bars=true", "--", "a.csv""#, "M5");
         assert_eq!(
             ours.other_bars(&theirs),
@@ -243,6 +254,7 @@ mod tests {
                 "shortest bars were M1 in training and are M5 here",
             ]
         );
+        assert!(theirs.has_own_bars());
         for unknown in [DataSchema::default(), with("", "M5")] {
             assert_eq!((ours.other_bars(&unknown).len(), unknown.other_bars(&ours).len()), (0, 0));
         }
