@@ -294,6 +294,33 @@ fn a_model_on_bars_by_another_clock_is_warned_of() {
     assert!(!told("eval --run run").contains("bins were"));
 }
 
+/// A series whose scalers a run needs was replaced without a word.
+#[test]
+fn a_series_of_another_recipe_is_replaced_with_a_note() {
+    let stage = Stage::new();
+    for (seed, name) in ["first", "second"].into_iter().enumerate() {
+        stage.succeeds(&format!("synth {name}.csv --days 3 --seed {seed}"));
+    }
+    let told = |files_and_options: &str| {
+        let ended = stage
+            .run(&format!("ingest {files_and_options} --out series.h5 --symbol EURUSD --timeframes M1:4"))
+            .success();
+        String::from_utf8(ended.get_output().stderr.clone()).unwrap()
+    };
+    for (line, other) in [
+        ("first.csv --horizon 2", None),
+        ("first.csv --horizon 2", None),
+        ("first.csv --horizon 3 --scaling none", Some("a series of another horizon, scaling was replaced")),
+        ("second.csv --horizon 3 --scaling none", Some("a series of other files was replaced")),
+    ] {
+        let told = told(line);
+        match other {
+            None => assert!(!told.contains("was replaced"), "{line}: {told}"),
+            Some(other) => assert!(told.contains(other) && told.contains("--append adds bars"), "{line}: {told}"),
+        }
+    }
+}
+
 // `megabatch eval --run run --data audusd.h5` of a model of EURUSD said nothing.
 #[test]
 fn a_model_on_another_instrument_is_doubted() {
