@@ -174,12 +174,13 @@ impl Trained {
         if instruments == Instruments::Doubted {
             notes.extend(doubt_instruments(&in_training, &found));
         }
-        if let Some(doubt) = doubt_scalers(&in_training, &found, data.path()) {
-            host.observer.note(&doubt);
-        }
-        if let Some(warning) = data.warning() {
-            host.observer.note(&format!("warning: {warning}"));
-        }
+        let doubts = [
+            doubt_bars(&in_training, &found, data.path()),
+            doubt_scalers(&in_training, &found, data.path()),
+            doubt_step(&folder, step),
+            data.warning().map(|warning| format!("warning: {warning}")),
+        ];
+        doubts.iter().flatten().for_each(|doubt| host.observer.note(doubt));
         Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns })
     }
 
@@ -360,6 +361,29 @@ pub(crate) fn doubt_scalers(trained: &DataSchema, found: &DataSchema, path: &Pat
         path.display(),
         timeframes.join(", ")
     ))
+}
+
+/// A warning about data whose bars were made by other rules than those of training.
+pub(crate) fn doubt_bars(trained: &DataSchema, found: &DataSchema, path: &Path) -> Option<String> {
+    let others = trained.other_bars(found);
+    (!others.is_empty()).then(|| {
+        format!(
+            "warning: {}: {}: the model sees other bars than it learned; make the series by the rules of training",
+            path.display(),
+            others.join(", ")
+        )
+    })
+}
+
+/// A warning about weights that a run began with. Imported weights are meant: nothing was trained
+/// there, so that there is no log.
+pub(crate) fn doubt_step(folder: &RunFolder, step: u64) -> Option<String> {
+    (step == 0 && folder.metrics_file().exists()).then(|| {
+        format!(
+            "warning: {}: the weights are those of step 0, before training, and no checkpoint is later; --resume goes on with a run that was killed",
+            folder.root().display()
+        )
+    })
 }
 
 /// Names of the inputs and targets that a run was trained on.

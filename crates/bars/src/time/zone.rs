@@ -160,11 +160,36 @@ impl FromStr for Zone {
             .map(TimeZone::fixed);
         let expected = "UTC, an offset such as +02:00, a name such as America/New_York, or hours from a city such as new-york+7 or \
                         london-5";
-        let unknown = || UnknownName::new("time zone", name, expected);
+        let unknown = || {
+            let nearest =
+                nearest_name(name).map_or(String::new(), |nearest| format!("{nearest}, the nearest name, or "));
+            UnknownName::new("time zone", name, nearest + expected)
+        };
         let rules = fixed.or_else(|| TimeZone::get(name).ok()).ok_or_else(unknown)?;
         let name = rules.iana_name().unwrap_or(name).to_owned();
         Ok(Zone { name, rules, ahead_ns: 0 })
     }
+}
+
+/// The IANA name that differs from `name` by one letter more, less, changed or exchanged with its
+/// neighbour, or whose city it is.
+fn nearest_name(name: &str) -> Option<String> {
+    let name = name.replace(' ', "_");
+    let is_near = |known: &str| {
+        let city = known.rsplit('/').next().unwrap_or(known);
+        is_one_slip_from(&name, known) || city.len() < known.len() && city.eq_ignore_ascii_case(&name)
+    };
+    let names = jiff::tz::db().available().map(|known| known.as_str().to_owned());
+    names.filter(|known| is_near(known)).min_by_key(|known| (!known.contains('/'), known.clone()))
+}
+
+/// True if two names are equal but for two neighbouring letters of the longer one.
+fn is_one_slip_from(name: &str, known: &str) -> bool {
+    let is_same = |(one, other): &(u8, u8)| one.eq_ignore_ascii_case(other);
+    let start = name.bytes().zip(known.bytes()).take_while(is_same).count();
+    let end = name.bytes().rev().zip(known.bytes().rev()).take_while(is_same).count();
+    // Short names, such as EST, have too many neighbours.
+    name.len().min(known.len()) > 4 && start + end + 2 >= name.len().max(known.len())
 }
 
 /// Cities from whose clock others are told by a number of hours.
@@ -228,6 +253,26 @@ mod tests {
         assert!(new_york.is_moved_between(first, second) && !new_york.is_moved_between(unmoved, first));
         let broker: Zone = "new-york+7".parse().unwrap();
         assert_eq!(broker.wall_ns(0), 2 * HOUR_NS);
+    }
+
+    /// `Europe/Athen` was told forms of names, and not the name.
+    #[test]
+    fn the_nearest_name_of_an_unknown_zone_is_told() {
+        for (name, nearest) in [
+            ("Europe/Athen", Some("Europe/Athens")),
+            ("europe/lodnon", Some("Europe/London")),
+            ("Amercia/New_York", Some("America/New_York")),
+            ("New York", Some("America/New_York")),
+            ("athens", Some("Europe/Athens")),
+            ("EURUSD", None),
+            ("exchange", None),
+            ("", None),
+        ] {
+            assert_eq!(nearest_name(name).as_deref(), nearest, "{name:?}");
+        }
+        let error = "Europe/Athen".parse::<Zone>().unwrap_err().to_string();
+        let expected = "unknown time zone `Europe/Athen`: expected Europe/Athens, the nearest name, or UTC, an offset";
+        assert!(error.starts_with(expected), "{error}");
     }
 
     #[test]

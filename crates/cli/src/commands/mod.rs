@@ -121,6 +121,14 @@ fn with_negative_numbers(command: clap::Command) -> clap::Command {
     command.mut_args(taking_them).mut_subcommands(with_negative_numbers)
 }
 
+/// Reads the number of optimizer steps that `--max-steps` gives.
+fn step_count(text: &str) -> Result<u64, String> {
+    text.parse::<u64>()
+        .ok()
+        .filter(|&steps| steps >= 1)
+        .ok_or_else(|| "expected a whole number of steps, 1 or more".to_owned())
+}
+
 /// Does what the command says; a screen of its own is for an answer in `form` of text alone.
 pub(crate) fn run(command: Command, form: Form) -> Result<Answer> {
     match command {

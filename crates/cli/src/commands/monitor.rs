@@ -15,6 +15,7 @@ use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
 
+use self::screen::Life;
 use crate::answer::{Answer, Form};
 
 /// Interval of looks at the log.
@@ -79,7 +80,8 @@ fn serve_beside(listener: Option<TcpListener>, run: &Path) -> Result<()> {
 fn show(terminal: &mut DefaultTerminal, monitored: &mut MonitoredRun) -> Result<()> {
     loop {
         monitored.refresh()?;
-        terminal.draw(|frame| screen::draw(monitored.name(), &monitored.status, frame.area(), frame.buffer_mut()))?;
+        let (name, status) = (monitored.name(), &monitored.status);
+        terminal.draw(|frame| screen::draw(name, status, Life::UntilKey, frame.area(), frame.buffer_mut()))?;
         if event::poll(INTERVAL)? && ends(&event::read()?) {
             return Ok(());
         }
@@ -100,7 +102,7 @@ fn ends(event: &Event) -> bool {
 fn printed(monitored: &MonitoredRun) -> String {
     let area = Rect::new(0, 0, PRINTED.0, PRINTED.1);
     let mut buffer = Buffer::empty(area);
-    screen::draw(monitored.name(), &monitored.status, area, &mut buffer);
+    screen::draw(monitored.name(), &monitored.status, Life::Printed, area, &mut buffer);
     screen::to_text(&buffer)
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use megabatch_run::plan::{PlanRequest, plan};
 use megabatch_run::{Error, Result};
 
-use super::settings;
+use super::{settings, step_count};
 use crate::answer::Answer;
 use crate::host::host;
 
@@ -32,7 +32,7 @@ pub(crate) struct Args {
     #[arg(long)]
     memory_gb: Option<f64>,
     /// Optimizer steps; overrides training.epochs
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = step_count)]
     max_steps: Option<u64>,
     /// Processes that train together: memory of each, and what they send
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]

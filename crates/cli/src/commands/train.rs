@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use megabatch_run::Result;
 use megabatch_run::train::{Start, TrainRequest, train};
 
-use super::settings;
+use super::{settings, step_count};
 use crate::answer::Answer;
 use crate::host::host;
 
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with = "config")]
     resume: bool,
     /// Optimizer steps after which the run ends; overrides training.epochs
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = step_count)]
     max_steps: Option<u64>,
     /// cpu, auto, cuda or cuda:N
     #[arg(long, default_value = "auto")]

@@ -274,6 +274,53 @@ fn a_model_is_used_on_numbers_of_the_same_meaning_only() {
     }
 }
 
+#[test]
+fn a_model_on_bars_by_another_clock_is_warned_of() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 9");
+    let ingest =
+        "ingest bars.csv --symbol EURUSD --timeframes M1:4,H4:2 --features body --horizon 2 --stride 7 --scaling none";
+    stage.succeeds(&format!("{ingest} --bins new-york+7 --out broker.h5"));
+    stage.succeeds(&format!("{ingest} --out utc.h5"));
+    stage.succeeds(&format!("train --data broker.h5 --out run --max-steps 1 {SMALL}"));
+    let told = |line: &str| {
+        let ended = stage.run(line).success();
+        String::from_utf8(ended.get_output().stderr.clone()).unwrap()
+    };
+    let warning = "warning: utc.h5: bins were new-york+7 in training and are UTC here: the model sees other bars";
+    for line in ["eval --run run --data utc.h5", "predict --run run --data utc.h5 --out p.csv"] {
+        assert!(told(line).contains(warning), "{line}: {}", told(line));
+    }
+    assert!(!told("eval --run run").contains("bins were"));
+}
+
+/// A series whose scalers a run needs was replaced without a word.
+#[test]
+fn a_series_of_another_recipe_is_replaced_with_a_note() {
+    let stage = Stage::new();
+    for (seed, name) in ["first", "second"].into_iter().enumerate() {
+        stage.succeeds(&format!("synth {name}.csv --days 3 --seed {seed}"));
+    }
+    let told = |files_and_options: &str| {
+        let ended = stage
+            .run(&format!("ingest {files_and_options} --out series.h5 --symbol EURUSD --timeframes M1:4"))
+            .success();
+        String::from_utf8(ended.get_output().stderr.clone()).unwrap()
+    };
+    for (line, other) in [
+        ("first.csv --horizon 2", None),
+        ("first.csv --horizon 2", None),
+        ("first.csv --horizon 3 --scaling none", Some("a series of another horizon, scaling was replaced")),
+        ("second.csv --horizon 3 --scaling none", Some("a series of other files was replaced")),
+    ] {
+        let told = told(line);
+        match other {
+            None => assert!(!told.contains("was replaced"), "{line}: {told}"),
+            Some(other) => assert!(told.contains(other) && told.contains("--append adds bars"), "{line}: {told}"),
+        }
+    }
+}
+
 // `megabatch eval --run run --data audusd.h5` of a model of EURUSD said nothing.
 #[test]
 fn a_model_on_another_instrument_is_doubted() {
@@ -376,4 +423,6 @@ fn own_bars_are_told_with_absolute_paths() {
     assert_eq!(own["timeframe"], "H1");
     let path = own["files"][0]["file"].as_str().unwrap();
     assert!(path.starts_with('/') && path.ends_with("/EURUSD_H1.csv"), "{path}");
+    let follow = &stage.succeeds("plan --data series.h5")["uses"][0];
+    assert!(follow.as_str().unwrap().starts_with("no `predict --follow`, which makes longer bars"), "{follow}");
 }

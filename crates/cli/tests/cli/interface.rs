@@ -51,6 +51,16 @@ fn a_command_line_that_is_not_understood_is_a_usage_error() {
     }
 }
 
+/// `--max-steps -5` was "invalid digit found in string".
+#[test]
+fn a_wrong_number_of_steps_is_told_with_what_is_expected() {
+    for line in ["train --max-steps -5", "train --max-steps 0", "plan --max-steps ten"] {
+        let assert = Stage::new().run(line).code(2).stdout("");
+        let told = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+        assert!(told.contains("expected a whole number of steps, 1 or more"), "{line}: {told}");
+    }
+}
+
 #[test]
 fn a_command_line_that_is_not_understood_is_an_error_in_json_too() {
     for line in ["train --no-such-flag", "train --max-steps 0", "predict --run run --samples 9..3 --out p.h5"] {

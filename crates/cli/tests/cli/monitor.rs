@@ -22,6 +22,7 @@ fn one_screen_and_json_tell_how_a_run_stands() {
         {
             assert!(screen.contains(part), "{part}:\n{screen}");
         }
+        assert!(!screen.contains("q ends"), "no key ends it:\n{screen}");
     }
     let answer = stage.succeeds("monitor run");
     let last = stage.metrics("run", "step").pop().unwrap();

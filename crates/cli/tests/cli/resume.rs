@@ -225,6 +225,25 @@ fn a_resumed_run_ends_where_it_was_to_end() {
     }
 }
 
+/// `eval` judged weights that were never trained, without a word.
+#[test]
+fn weights_of_before_training_are_warned_of() {
+    let stage = Stage::with_series();
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps 1 {SMALL}"));
+    let told = || {
+        let ended = stage.run("eval --run run").success();
+        String::from_utf8(ended.get_output().stderr.clone()).unwrap()
+    };
+    assert!(!told().contains("step 0"));
+    // As if the run had been killed in its first step.
+    std::fs::remove_dir_all(stage.path("run/checkpoints/step-00000001")).unwrap();
+    assert!(told().contains("warning: run: the weights are those of step 0, before training"), "{}", told());
+    stage.succeeds("export --run run --out weights.safetensors");
+    stage.succeeds(&format!("import weights.safetensors --data series.h5 --out imported {SMALL}"));
+    let ended = stage.run("eval --run imported").success();
+    assert!(!String::from_utf8_lossy(&ended.get_output().stderr).contains("step 0"), "its weights are meant");
+}
+
 #[test]
 fn fewer_steps_than_are_done_leave_the_run_as_it_was() {
     let stage = Stage::with_run();

@@ -4,9 +4,15 @@ use std::collections::BTreeMap;
 
 use megabatch_chunk_io::{AttributeValue, SeriesFile, Source};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::error::Result;
+
+/// Noun of the rule about bars of longer timeframes, and the rule by which they are taken as they
+/// are.
+const LONGER_BARS: &str = "longer bars";
+const OWN_BARS: &str = "those of their own files";
 
 /// Names of features, kind of targets, kind of scaling; empty for a windows file, which has none of
 /// them.
@@ -27,6 +33,10 @@ pub(crate) struct DataSchema {
     /// plans of before.
     #[serde(default)]
     scalers: BTreeMap<String, BTreeMap<String, String>>,
+    /// Rules by which bars were made, by a plural noun. Empty in plans of before, and for series
+    /// that `ingest` did not make.
+    #[serde(default)]
+    bars: BTreeMap<String, String>,
 }
 
 impl DataSchema {
@@ -62,6 +72,7 @@ impl DataSchema {
                 hashes.insert(timeframe.name().to_owned(), scaler_hash(center, scale));
             }
         }
+        meaning.bars = bar_rules(file)?;
         Ok(meaning)
     }
 
@@ -103,6 +114,20 @@ impl DataSchema {
         other.scalers.iter().filter_map(differing).collect()
     }
 
+    /// The rules of this schema by which the bars of `other` were not made, in words.
+    pub(crate) fn other_bars(&self, other: &DataSchema) -> Vec<String> {
+        let differing = |(noun, ours): (&String, &String)| {
+            let theirs = other.bars.get(noun).filter(|theirs| *theirs != ours)?;
+            Some(format!("{noun} were {ours} in training and are {theirs} here"))
+        };
+        self.bars.iter().filter_map(differing).collect()
+    }
+
+    /// True if bars of longer timeframes are those of their own files.
+    pub(crate) fn has_own_bars(&self) -> bool {
+        self.bars.get(LONGER_BARS).is_some_and(|rule| rule == OWN_BARS)
+    }
+
     /// Names of the instruments.
     pub(crate) fn instruments(&self) -> &[String] {
         &self.instruments
@@ -135,6 +160,36 @@ impl DataSchema {
         };
         features.chain(scaling).chain(targets).chain(pips).next()
     }
+}
+
+/// Rules by which the bars of a series were made. The zone of its files is none of them: files of
+/// other clocks give the same bars.
+fn bar_rules(file: &SeriesFile) -> Result<BTreeMap<String, String>> {
+    let Some(AttributeValue::Text(source)) = file.attribute("source")? else { return Ok(BTreeMap::new()) };
+    let base = match file.attribute("base")? {
+        Some(AttributeValue::Text(base)) => Some(base),
+        _ => None,
+    };
+    Ok(rules_in_account(&source, base))
+}
+
+/// Rules in `account`, the attribute `source` of a series of bars of `base`; none without a recipe.
+fn rules_in_account(account: &str, base: Option<String>) -> BTreeMap<String, String> {
+    let provenance: Value = serde_json::from_str(account).unwrap_or_default();
+    let words: Vec<String> = serde_json::from_value(provenance["recipe"].clone()).unwrap_or_default();
+    if words.is_empty() {
+        return BTreeMap::new();
+    }
+    let word =
+        |name: &str| words.iter().find_map(|word| word.strip_prefix("--")?.strip_prefix(name)?.strip_prefix('='));
+    let longer = if word("own-bars") == Some("true") { OWN_BARS } else { "made of the shortest" };
+    let rules = [
+        ("bins", Some(word("bins").unwrap_or("UTC").to_owned())),
+        (LONGER_BARS, Some(longer.to_owned())),
+        ("prices", word("prices").map(str::to_owned)),
+        ("shortest bars", base),
+    ];
+    rules.into_iter().filter_map(|(noun, rule)| Some((noun.to_owned(), rule?))).collect()
 }
 
 /// A hash of the centres and scales of an instrument's features.
@@ -177,6 +232,32 @@ mod tests {
         // A plan of before.
         let before = meaning("range", "robust", "cumulative");
         assert_eq!((before.other_scalers(&ours).len(), before.difference(&ours)), (0, None));
+    }
+
+    /// Errors on bars by another clock, or of files of their own, were told without a word.
+    #[test]
+    fn other_rules_of_bars_are_named() {
+        let with = |recipe: &str, base: &str| {
+            let account = format!(r#"{{"recipe": [{recipe}]}}"#);
+            DataSchema { bars: rules_in_account(&account, Some(base.to_owned())), ..DataSchema::default() }
+        };
+        let ours = with(r#""--prices=auto", "--bins=new-york+7", "--", "a.csv""#, "M1");
+        assert_eq!(ours.other_bars(&ours), [""; 0]);
+        assert!(!ours.has_own_bars() && !DataSchema::default().has_own_bars());
+        let theirs = with(r#""--prices=quoted", "--own-bars=true", "--", "a.csv""#, "M5");
+        assert_eq!(
+            ours.other_bars(&theirs),
+            [
+                "bins were new-york+7 in training and are UTC here",
+                "longer bars were made of the shortest in training and are those of their own files here",
+                "prices were auto in training and are quoted here",
+                "shortest bars were M1 in training and are M5 here",
+            ]
+        );
+        assert!(theirs.has_own_bars());
+        for unknown in [DataSchema::default(), with("", "M5")] {
+            assert_eq!((ours.other_bars(&unknown).len(), unknown.other_bars(&ours).len()), (0, 0));
+        }
     }
 
     #[test]

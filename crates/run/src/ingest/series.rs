@@ -1,5 +1,6 @@
 //! Bars as text become aligned multi-timeframe series in one HDF5 file.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Instant;
 
@@ -49,11 +50,39 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandRep
     for file in recipe.files() {
         require_text(file, "the account of its bars that the series file keeps")?;
     }
-    in_folder(out, host, |folder| {
+    let replaced = replaced(&recipe, out);
+    let report = in_folder(out, host, |folder| {
         let mut report = write(&recipe, out, folder, host, None)?;
         report.finish(start, std::fs::metadata(out)?.len());
         Ok(CommandReport::new(report.text, &report.json))
-    })
+    })?;
+    replaced.iter().for_each(|note| host.observer.note(note));
+    Ok(report)
+}
+
+/// A note on a series at `out` that was made by another recipe. Columns of functions are not
+/// compared: they are known once the functions were called.
+fn replaced(recipe: &Recipe, out: &Path) -> Option<String> {
+    let (_, before) = Recipe::from_file(out).ok()?;
+    let words = |recipe: &Recipe| -> BTreeSet<String> {
+        let recipe = Recipe { function_columns: Vec::new(), ..recipe.without_functions() };
+        recipe.to_words().into_iter().collect()
+    };
+    let (before, now) = (words(&before), words(&recipe.with_absolute_paths().ok()?));
+    let differing: Vec<&String> = before.symmetric_difference(&now).collect();
+    if differing.is_empty() {
+        return None;
+    }
+    let option = |word: &&String| Some(word.strip_prefix("--")?.split_once('=')?.0.to_owned());
+    let options: BTreeSet<String> = differing.iter().filter_map(option).collect();
+    let other = match options.is_empty() {
+        true => "other files".to_owned(),
+        false => format!("another {}", listed(&options.into_iter().collect::<Vec<_>>())),
+    };
+    Some(format!(
+        "{}: a series of {other} was replaced, and with it the scalers that runs were trained with; --append adds bars and keeps them",
+        out.display()
+    ))
 }
 
 /// A note on the folders in a folder of bars whose files are not read.

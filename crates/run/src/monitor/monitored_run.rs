@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
 
@@ -11,6 +11,10 @@ use crate::error::{Context as _, Result};
 use crate::evaluate::folds::FoldPlan;
 use crate::run_folder::{LogFollower, LogUpdate, RunFolder};
 use crate::text::number::{grouped, significant};
+
+/// Age of the last line from which on the folder's lock is asked for: a run that writes is left
+/// alone.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// A run and its status.
 pub struct MonitoredRun {
@@ -103,6 +107,9 @@ impl MonitoredRun {
         };
         self.status.has_ended = is_last && evaluated.is_some() && is_finished;
         self.status.silence = written.and_then(|written| SystemTime::now().duration_since(written).ok());
+        let is_silent = self.status.silence.is_some_and(|silence| silence > PAUSE);
+        let has_no_end = self.status.end.is_none() && !self.status.has_ended;
+        self.status.was_killed = has_no_end && is_silent && self.root.is_free();
     }
 
     /// Line left on the terminal after the screen closes.
@@ -114,22 +121,22 @@ impl MonitoredRun {
         format!("{}: step {}{steps}, loss {loss}, {left}", self.name, grouped(step as u64))
     }
 
-    /// Every reading, null where it is not known, the last warnings, and the end of the session.
+    /// Every reading, null where it is not known, the last warnings, and the end of the session,
+    /// `killed` for one that ended without a word.
     pub fn to_json(&self) -> Value {
         let readings = READINGS.iter().map(|reading| (reading.key.to_owned(), json!(self.status.get(reading.key))));
         let mut answer: Map<String, Value> =
             std::iter::once(("run".to_owned(), json!(self.name))).chain(readings).collect();
         let warnings = self.status.warnings.iter().map(|(step, text)| json!({ "step": step, "text": text }));
         answer.insert("warnings".to_owned(), warnings.collect());
-        answer.insert("end".to_owned(), json!(self.status.end));
+        let killed = self.status.was_killed.then_some("killed");
+        answer.insert("end".to_owned(), json!(self.status.end.as_deref().or(killed)));
         Value::Object(answer)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::super::fixtures::{epoch, step};
     use super::*;
 
@@ -178,9 +185,27 @@ mod tests {
         monitored.refresh().unwrap();
         assert!(!monitored.status.has_ended);
         fs::remove_file(folder.path().join("evaluation.json")).unwrap();
+        let _other = monitored.root.take().unwrap();
         log.set_modified(SystemTime::now() - Duration::from_secs(600)).unwrap();
         monitored.refresh().unwrap();
         assert!(monitored.sentence().ends_with("no longer running, or stalled"), "{}", monitored.sentence());
+    }
+
+    /// A run that was killed had a time left for five minutes.
+    #[test]
+    fn a_run_was_killed_where_no_process_has_its_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path(), &[step(1, 9.0)]);
+        let log = fs::File::options().append(true).open(folder.path().join("metrics.jsonl")).unwrap();
+        log.set_modified(SystemTime::now() - Duration::from_secs(60)).unwrap();
+        let mut monitored = MonitoredRun::open(folder.path()).unwrap();
+        assert!(monitored.sentence().ends_with(", killed; --resume goes on"), "{}", monitored.sentence());
+        let json = monitored.to_json();
+        assert_eq!((&json["end"], &json["time_left_seconds"]), (&json!("killed"), &Value::Null));
+        let _resumed = monitored.root.take().unwrap();
+        monitored.refresh().unwrap();
+        assert!(monitored.sentence().ends_with(" left"), "{}", monitored.sentence());
+        assert_eq!(monitored.to_json()["end"], Value::Null);
     }
 
     /// The last line of a session is younger than its evaluation.

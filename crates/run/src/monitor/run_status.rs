@@ -27,6 +27,8 @@ pub struct RunStatus {
     /// End of the last session: `finished`, `stopped` or `failed`; `None` while it goes on, and
     /// after a kill.
     pub end: Option<String>,
+    /// True if it ended without a word: no process has its folder, and its log is silent.
+    pub was_killed: bool,
     /// Time since the last line of its log was written.
     pub silence: Option<Duration>,
     /// Free memory of the device before the run began.
@@ -217,12 +219,12 @@ impl RunStatus {
     }
 
     /// Time of the remaining steps at the pace of the last ones, with pauses as often as before.
-    /// `None` for a run that is stalled, was stopped or failed.
+    /// `None` for a run that is stalled, was stopped or killed, or failed.
     fn time_left_s(&self) -> Option<f64> {
         if self.has_ended {
             return Some(0.0);
         }
-        if self.is_over() || self.is_stalled() {
+        if self.is_over() || self.was_killed || self.is_stalled() {
             return None;
         }
         let done = self.last_step("step")?;
@@ -237,7 +239,8 @@ impl RunStatus {
             _ if self.has_ended => "ended".to_owned(),
             (_, Some("stopped")) => "stopped; --resume goes on".to_owned(),
             (_, Some("failed")) => "failed".to_owned(),
-            // A run that was killed says nothing of it.
+            _ if self.was_killed => "killed; --resume goes on".to_owned(),
+            // Of a run on another machine, no lock is seen.
             _ if self.is_stalled() => "no longer running, or stalled".to_owned(),
             (Some(left_s), _) if self.fold.is_some() => format!("{} left of the fold", seconds(left_s)),
             (Some(left_s), _) => format!("{} left", seconds(left_s)),

@@ -123,6 +123,10 @@ pub(crate) fn uses(setup: &TrainingSetup) -> Vec<String> {
         series.is_some_and(|series| series.file().timeframes()[0].feature_names().iter().any(|own| own == spread));
     let follow = match (precision(&setup.config), carries) {
         _ if series.is_none() => "no `predict --follow`, which needs a series that `ingest` made".to_owned(),
+        _ if setup.data.meaning().is_ok_and(|meaning| meaning.has_own_bars()) => {
+            "no `predict --follow`, which makes longer bars of the shortest: the series has those of their own files"
+                .to_owned()
+        }
         _ if has_spread => format!("no `predict --follow`: the feature {spread} needs whole files"),
         (Precision::Fp16, _) => "no `predict --follow`, which computes in fp32 or bf16".to_owned(),
         (_, true) => "`predict --follow` takes one step a bar".to_owned(),

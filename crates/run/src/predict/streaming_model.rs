@@ -23,7 +23,7 @@ use crate::ingest::{Calendar, Recipe};
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{precision, streams};
 use crate::trained::{
-    CheckpointChoice, Instruments, doubt_instruments, doubt_scalers, meaning_in_training, own_data_path,
+    CheckpointChoice, Instruments, doubt_bars, doubt_instruments, doubt_scalers, doubt_step, meaning_in_training, own_data_path,
     require_meaning, trained_model, weights_file,
 };
 
@@ -130,9 +130,12 @@ impl StreamingModel {
         {
             host.observer.note(&doubt);
         }
-        if let Some(doubt) = doubt_scalers(&in_training, &meaning, &data) {
-            host.observer.note(&doubt);
-        }
+        let doubts = [
+            doubt_bars(&in_training, &meaning, &data),
+            doubt_scalers(&in_training, &meaning, &data),
+            doubt_step(&folder, step),
+        ];
+        doubts.iter().flatten().for_each(|doubt| host.observer.note(doubt));
         let (provenance, recipe) = Recipe::recorded(&data, file.attribute("source")?.as_ref())?;
         recipe.refuse_own_bars(&data, "following makes them of the shortest")?;
         let spec = recipe.spec();

@@ -96,6 +96,12 @@ impl RunFolder {
         }
     }
 
+    /// True if no process of this machine trains in the folder. False where the system cannot tell.
+    pub(crate) fn is_free(&self) -> bool {
+        // A lock of this kind cannot be asked for: it is held until the end of this line.
+        File::open(&self.root).is_ok_and(|folder| folder.try_lock().is_ok())
+    }
+
     /// Writes configuration and plan, before the first step.
     pub(crate) fn begin(&self, config: &Config, plan: &Plan) -> Result<()> {
         self.clean();
@@ -321,10 +327,13 @@ mod tests {
     fn a_folder_is_taken_by_one_at_a_time() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunFolder::new(&folder.path().join("run")).unwrap();
+        assert!(!run.is_free(), "it is not there");
         let taken = run.take().unwrap();
+        assert!(!run.is_free());
         let error = run.take().err().unwrap().to_string();
         assert!(error.contains("run: another process trains in this folder"), "{error}");
         drop(taken);
+        assert!(run.is_free());
         assert!(run.take().is_ok());
     }
 

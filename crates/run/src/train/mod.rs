@@ -159,6 +159,8 @@ mod tests {
         works: Mutex<Vec<String>>,
         /// Notes, and after how many steps each came.
         notes: Mutex<Vec<(u64, String)>>,
+        /// Remarks that are no milestones.
+        remarks: Mutex<Vec<String>>,
     }
 
     impl Listener {
@@ -177,7 +179,9 @@ mod tests {
             Box::new(Silent)
         }
 
-        fn note(&self, _text: &str) {}
+        fn note(&self, text: &str) {
+            self.remarks.lock().unwrap().push(text.to_owned());
+        }
 
         fn milestone(&self, milestone: &Milestone<'_>) {
             if let Milestone::Remarks { notes, .. } = milestone {
@@ -248,8 +252,11 @@ mod tests {
         assert_eq!(listener.planned.load(Ordering::Relaxed), 1);
         let config = std::fs::read_to_string(folder.path().join("run/config.yaml")).unwrap();
         assert!(config.contains("batch_size: 8"), "{config}");
-        let finished = train(&request(folder.path(), Start::Resume), &Host::silent()).unwrap();
+        let resumed = Listener { ends_after: u64::MAX, any_milestone: true, ..Listener::default() };
+        let finished = train(&request(folder.path(), Start::Resume), &resumed.host()).unwrap();
         assert_eq!((finished.steps, finished.is_finished, finished.evaluations.len()), (5, true, 1));
+        let remarks = resumed.remarks.lock().unwrap();
+        assert!(remarks.iter().any(|remark| remark == "the run goes on from step 2"), "{remarks:?}");
         assert_eq!(*listener.works.lock().unwrap(), ["train 5 steps"]);
     }
 

@@ -361,7 +361,7 @@ impl Session {
             step: state.step,
             rollbacks: state.divergence.rollbacks,
         });
-        resumed.iter().filter(|_| trainer.is_first()).for_each(|resumed| warn_of_resumed(resumed, host));
+        resumed.iter().filter(|_| trainer.is_first()).for_each(|resumed| tell_of_resumed(resumed, host));
         let watch = match trainer.is_first() {
             true => self.watch(resume_point, begin, host).map(Some),
             false => host.cancel.watch(STEP_PATIENCE).map(|()| None),
@@ -540,8 +540,9 @@ fn unless_cancelled<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Warns about the checkpoint that a run resumes from.
-fn warn_of_resumed(resumed: &Resumed, host: &Host<'_>) {
+/// Tells the step that a run resumes from, and warns about its checkpoint.
+fn tell_of_resumed(resumed: &Resumed, host: &Host<'_>) {
+    host.observer.note(&format!("the run goes on from step {}", resumed.state.step));
     for (skipped, path) in resumed.skipped.iter().zip(&resumed.skipped_paths) {
         let name = path.file_name().unwrap_or_default().display();
         let fault = with_keys(&skipped.to_string());

@@ -27,12 +27,21 @@ const MEANS: usize = 200;
 /// a number.
 const LOSS_MAX: f64 = 1e100;
 
+/// Life of a screen.
+#[derive(Clone, Copy)]
+pub(super) enum Life {
+    /// Until a key ends it.
+    UntilKey,
+    /// Printed once.
+    Printed,
+}
+
 /// Draws the run called `name` into an area.
-pub(super) fn draw(name: &str, status: &RunStatus, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(name: &str, status: &RunStatus, life: Life, area: Rect, buffer: &mut Buffer) {
     let warnings_height = if area.height < LOW { WARNINGS_HEIGHT_LOW } else { WARNINGS_HEIGHT };
     let rows = [Constraint::Length(2), Constraint::Min(8), Constraint::Length(warnings_height)];
     let [head, middle, foot] = Layout::vertical(rows).areas(area);
-    draw_head(name, status, head, &mut *buffer);
+    draw_head(name, status, life, head, &mut *buffer);
     let [left, right] = Layout::horizontal([Constraint::Min(20), Constraint::Length(NUMBERS_WIDTH)]).areas(middle);
     draw_losses(status, left, &mut *buffer);
     let mut numbers = numbers(status);
@@ -55,8 +64,8 @@ pub(super) fn to_text(buffer: &Buffer) -> String {
     (0..height).map(row).collect()
 }
 
-fn draw_head(name: &str, status: &RunStatus, area: Rect, buffer: &mut Buffer) {
-    let status_line = status_line(status, usize::from(area.width));
+fn draw_head(name: &str, status: &RunStatus, life: Life, area: Rect, buffer: &mut Buffer) {
+    let status_line = status_line(status, life, usize::from(area.width));
     // The run's name gives way before how it stands.
     let room = usize::from(area.width).saturating_sub(status_line.chars().count() + 2);
     let name = match name.chars().count() {
@@ -72,9 +81,13 @@ fn draw_head(name: &str, status: &RunStatus, area: Rect, buffer: &mut Buffer) {
 }
 
 /// Progress of the run, in at most `width` characters if the least of it fits there.
-fn status_line(status: &RunStatus, width: usize) -> String {
+fn status_line(status: &RunStatus, life: Life, width: usize) -> String {
+    let key = match life {
+        Life::UntilKey => "; q ends",
+        Life::Printed => "",
+    };
     let fold = status.fold.map_or_else(String::new, |(number, folds)| format!("fold {number} of {folds}, "));
-    let Some(step) = status.get("step") else { return format!("{fold}no step yet; q ends") };
+    let Some(step) = status.get("step") else { return format!("{fold}no step yet{key}") };
     let steps = status.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
     let epoch = status.get("epoch").unwrap_or(0.0) as u64 + 1;
     let left = status.remaining();
@@ -83,7 +96,7 @@ fn status_line(status: &RunStatus, width: usize) -> String {
         silence.map_or_else(String::new, |silence| format!("; silent {}", seconds(silence.as_secs_f64().round())));
     let (step, epoch) = (format!("step {}", grouped(step as u64)), format!(", epoch {epoch}"));
     let by_length = [
-        format!("{fold}{step}{steps}{epoch}; {left}{silence}; q ends"),
+        format!("{fold}{step}{steps}{epoch}; {left}{silence}{key}"),
         format!("{fold}{step}{steps}{epoch}; {left}{silence}"),
         format!("{fold}{step}{steps}; {left}{silence}"),
         format!("{step}{steps}; {left}"),
@@ -204,8 +217,8 @@ mod tests {
     use std::time::Duration;
 
     use megabatch_run::monitor::fixtures::{epoch, gpu, seen, step, validation};
-    use ratatui::Terminal;
     use ratatui::backend::TestBackend;
+    use ratatui::{Frame, Terminal};
     use serde_json::json;
 
     use super::*;
@@ -213,7 +226,10 @@ mod tests {
     /// Screen of a terminal of this size.
     fn shown(status: &RunStatus, width: u16, height: u16) -> String {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw("runs/first", status, frame.area(), frame.buffer_mut())).unwrap();
+        let draw = |frame: &mut Frame<'_>| {
+            draw("runs/first", status, Life::UntilKey, frame.area(), frame.buffer_mut());
+        };
+        terminal.draw(draw).unwrap();
         to_text(terminal.backend().buffer())
     }
 
