@@ -200,8 +200,8 @@ fn header_rows_of_yfinance_are_read() {
     }
 }
 
-/// The first row under `Ticker,Date,Open,…` was taken for the tickers of yfinance's frames, whatever
-/// its values: "6 instruments (100192192, 2018-01-02, 41.37, …)".
+/// The first row under `Ticker,Date,Open,…` was taken for the tickers of yfinance's frames,
+/// whatever its values: "6 instruments (100192192, 2018-01-02, 41.37, …)".
 #[test]
 fn a_long_table_may_begin_with_its_symbols() {
     let plain = days(30, |k, Prices { open, high, low, close }| format!("{open},{high},{low},{close},{k}"));

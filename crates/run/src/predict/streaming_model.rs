@@ -23,8 +23,8 @@ use crate::ingest::{Calendar, Recipe};
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{precision, streams};
 use crate::trained::{
-    CheckpointChoice, Instruments, doubt_bars, doubt_instruments, doubt_scalers, doubt_step, meaning_in_training, own_data_path,
-    require_meaning, trained_model, weights_file,
+    CheckpointChoice, Instruments, doubt_bars, doubt_instruments, doubt_scalers, doubt_step, meaning_in_training,
+    own_data_path, require_meaning, trained_model, weights_file,
 };
 
 /// A model that follows bars.
