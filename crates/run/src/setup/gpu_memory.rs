@@ -14,20 +14,20 @@ use crate::error::Result;
 use crate::text::bytes;
 
 impl TrainingSetup {
-    /// Has bars of a series come to the GPU batch by batch where its memory does not hold them all.
-    pub(super) fn keep_series_on_gpu(&mut self) -> Result<()> {
-        let Some(free) = self.gpu_asked.as_ref().and_then(|gpu| gpu.free_bytes) else { return Ok(()) };
-        if !self.training.streams() && self.data.samples().series().is_some() {
-            self.training.keep_series = self.gpu_footprint(&self.training)?.total_bytes() <= free;
-        }
-        Ok(())
-    }
-
-    /// Computes on the CPU if `auto` found a GPU whose free memory does not hold the run.
-    pub(super) fn skip_small_gpu(&mut self) -> Result<()> {
+    /// Has bars of a series come to the GPU batch by batch where its free memory does not hold them
+    /// all, and computes on the CPU if `is_auto` found a GPU that does not hold the run then.
+    pub(super) fn fit_to_gpu(&mut self, is_auto: bool) -> Result<()> {
         let Some(RequestedGpu { name, free_bytes: Some(free), .. }) = &self.gpu_asked else { return Ok(()) };
-        let needed = self.gpu_footprint(&self.training)?.total_bytes();
-        if needed > *free {
+        let can_come = !self.training.streams() && self.data.samples().series().is_some();
+        if !is_auto && !can_come {
+            return Ok(());
+        }
+        let mut needed = self.gpu_footprint(&self.training)?.total_bytes();
+        if can_come && needed > *free {
+            self.training.keep_series = false;
+            needed = self.gpu_footprint(&self.training)?.total_bytes();
+        }
+        if is_auto && needed > *free {
             let reason = format!("the run needs {} of its memory, and {} are free", bytes(needed), bytes(*free));
             self.gpu_passed_over = Some(not_used(name, &reason));
             (self.gpu, self.gpu_asked) = (None, None);

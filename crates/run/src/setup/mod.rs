@@ -397,10 +397,7 @@ impl TrainingSetup {
             cache_folder: request.host.cache_folder.clone(),
             ranks: 1,
         };
-        setup.keep_series_on_gpu()?;
-        if is_auto {
-            setup.skip_small_gpu()?;
-        }
+        setup.fit_to_gpu(is_auto)?;
         setup.keep_on_gpu()?;
         Ok(setup)
     }

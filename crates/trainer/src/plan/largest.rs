@@ -127,7 +127,7 @@ fn largest_batch_of_graphs(
         kept: (config.keep_graphs && can_keep_graphs(graphs)).then(|| [graphs.total_nodes(), graphs.total_edges()]),
     });
     let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
-    let (kept_windows, series) = (kept_windows(config, samples), series.filter(|_| config.keep_series));
+    let (kept_windows, series) = (kept_windows(config, samples), series.filter(|_| config.keeps_series_on_gpu()));
     let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, graphs, ..LargestBatch::default() };
     Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, ..rest })
 }
