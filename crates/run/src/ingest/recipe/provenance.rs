@@ -61,8 +61,7 @@ pub(crate) fn provenance_json(
 /// another. They have the recorded bytes, or begin with them.
 pub(super) fn find_moved_files(series: &Path, provenance: &mut Value, recipe: &mut Recipe) {
     let mut moved: BTreeMap<String, String> = BTreeMap::new();
-    let files = recipe.bars.iter_mut().chain(&mut recipe.bid).chain(&mut recipe.ask);
-    for path in files.chain(recipe.context.iter_mut().map(|file| &mut file.path)).filter(|path| !path.exists()) {
+    for path in recipe.paths_mut().filter(|path| !path.exists()) {
         let was = shown(path);
         let recorded = recorded_files(provenance).find(|file| file["file"] == was.as_str());
         if let Some(found) = moved_file(series, path, recorded) {
