@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use megabatch_bars::{Excluded, Segment};
 use serde_json::{Value, json};
 
-use crate::ingest::provenance::{Fingerprints, KeptScaler, LISTS, bars_json, has_bytes, recorded_files};
+use crate::ingest::provenance::{Fingerprints, KeptScaler, LISTS, LONGER_LISTS, bars_json, has_bytes, recorded_files};
 use crate::ingest::{Recipe, Recordings};
 use crate::text::shown;
 
@@ -101,7 +101,7 @@ fn files_mut(provenance: &mut Value) -> Vec<&mut Value> {
         let items = part.as_array_mut().into_iter().flatten();
         match name.as_str() {
             "files" => files.extend(items),
-            "compared" | "own" => {
+            list if LONGER_LISTS.contains(&list) => {
                 let longer = items.filter_map(|owner| owner.get_mut("files")?.as_array_mut());
                 files.extend(longer.flatten());
             }
