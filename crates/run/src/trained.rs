@@ -174,13 +174,9 @@ impl Trained {
         if instruments == Instruments::Doubted {
             notes.extend(doubt_instruments(&in_training, &found));
         }
-        let doubts = [
-            doubt_bars(&in_training, &found, data.path()),
-            doubt_scalers(&in_training, &found, data.path()),
-            doubt_step(&folder, step),
-            data.warning().map(|warning| format!("warning: {warning}")),
-        ];
-        doubts.iter().flatten().for_each(|doubt| host.observer.note(doubt));
+        let stale_graphs = data.warning().map(|warning| format!("warning: {warning}"));
+        let doubts = doubts_on_opening(&folder, step, &in_training, &found, data.path());
+        doubts.iter().chain(&stale_graphs).for_each(|doubt| host.observer.note(doubt));
         Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns })
     }
 
@@ -348,8 +344,21 @@ pub(crate) fn doubt_instruments(trained: &DataSchema, found: &DataSchema) -> Opt
     })
 }
 
+/// Notes and warnings on data at `path` that are other than those of training, and on weights of
+/// `step`.
+pub(crate) fn doubts_on_opening(
+    folder: &RunFolder,
+    step: u64,
+    trained: &DataSchema,
+    found: &DataSchema,
+    path: &Path,
+) -> Vec<String> {
+    let doubts = [doubt_bars(trained, found, path), doubt_scalers(trained, found, path), doubt_step(folder, step)];
+    doubts.into_iter().flatten().collect()
+}
+
 /// A note on data whose features were scaled by other numbers than those of training.
-pub(crate) fn doubt_scalers(trained: &DataSchema, found: &DataSchema, path: &Path) -> Option<String> {
+fn doubt_scalers(trained: &DataSchema, found: &DataSchema, path: &Path) -> Option<String> {
     let others = trained.other_scalers(found);
     let (first, timeframes) = others.first()?;
     let more = match others.len() - 1 {
@@ -364,7 +373,7 @@ pub(crate) fn doubt_scalers(trained: &DataSchema, found: &DataSchema, path: &Pat
 }
 
 /// A warning about data whose bars were made by other rules than those of training.
-pub(crate) fn doubt_bars(trained: &DataSchema, found: &DataSchema, path: &Path) -> Option<String> {
+fn doubt_bars(trained: &DataSchema, found: &DataSchema, path: &Path) -> Option<String> {
     let others = trained.other_bars(found);
     (!others.is_empty()).then(|| {
         format!(
@@ -377,7 +386,7 @@ pub(crate) fn doubt_bars(trained: &DataSchema, found: &DataSchema, path: &Path) 
 
 /// A warning about weights that a run began with. Imported weights are meant: nothing was trained
 /// there, so that there is no log.
-pub(crate) fn doubt_step(folder: &RunFolder, step: u64) -> Option<String> {
+fn doubt_step(folder: &RunFolder, step: u64) -> Option<String> {
     (step == 0 && folder.metrics_file().exists()).then(|| {
         format!(
             "warning: {}: the weights are those of step 0, before training, and no checkpoint is later; --resume goes on with a run that was killed",

@@ -74,7 +74,7 @@ pub struct Options {
     /// A CSV of symbols and what is known of them, of correlation: each further column becomes an
     /// attribute of edges.
     pub similarities: Option<PathBuf>,
-    /// Where the symbol stands in the files' names, of correlation.
+    /// Place of the symbol in the files' names, of correlation.
     pub symbol_pattern: Option<SymbolPattern>,
     /// Rule for rows and files that correlation cannot use. They are errors if `None`.
     pub on_error: Option<OnError>,

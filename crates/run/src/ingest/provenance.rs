@@ -56,6 +56,10 @@ impl KeptScaler {
 /// Lists of instruments in a provenance: those in the series, and those left out.
 pub(crate) const LISTS: [&str; 2] = ["instruments", "left_out"];
 
+/// Lists of an instrument's files of longer timeframes: those that were only compared with its
+/// bars, and those whose bars are used.
+pub(crate) const LONGER_LISTS: [&str; 2] = ["compared", "own"];
+
 /// The items of the list `name` in a provenance or a part of it; none without such a list.
 pub(crate) fn listed<'a>(part: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     part[name].as_array().into_iter().flatten()
@@ -65,7 +69,8 @@ pub(crate) fn listed<'a>(part: &'a Value, name: &str) -> impl Iterator<Item = &'
 pub(crate) fn recorded_files(provenance: &Value) -> impl Iterator<Item = &Value> {
     let instruments = LISTS.into_iter().flat_map(|list| listed(provenance, list));
     let owners = instruments.flat_map(|instrument| {
-        std::iter::once(instrument).chain(listed(instrument, "compared")).chain(listed(instrument, "own"))
+        let longer = LONGER_LISTS.into_iter().flat_map(move |list| listed(instrument, list));
+        std::iter::once(instrument).chain(longer)
     });
     owners.flat_map(|owner| listed(owner, "files"))
 }

@@ -205,6 +205,12 @@ impl Recipe {
         self.bars.iter().chain(&self.bid).chain(&self.ask).map(PathBuf::as_path).collect()
     }
 
+    /// The path of every file that is read, and of those of other instruments.
+    fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let context = self.context.iter_mut().map(|file| &mut file.path);
+        self.bars.iter_mut().chain(&mut self.bid).chain(&mut self.ask).chain(context)
+    }
+
     /// The recipe with the files of bars that stand in its folders in their place.
     pub(crate) fn with_files_of_folders(mut self) -> Result<Self> {
         for paths in [&mut self.bars, &mut self.bid, &mut self.ask] {
@@ -217,11 +223,10 @@ impl Recipe {
     /// The recipe with absolute paths.
     ///
     /// # Errors
-    /// Those of the current folder.
+    /// An I/O error if the current folder is not known, or a path is empty.
     pub(in crate::ingest) fn with_absolute_paths(&self) -> io::Result<Self> {
         let mut recipe = self.clone();
-        let files = recipe.bars.iter_mut().chain(&mut recipe.bid).chain(&mut recipe.ask);
-        for path in files.chain(recipe.context.iter_mut().map(|file| &mut file.path)) {
+        for path in recipe.paths_mut() {
             *path = std::path::absolute(&*path)?;
         }
         Ok(recipe)

@@ -170,7 +170,7 @@ impl SpoolFolder {
             own: recording
                 .own
                 .iter()
-                .map(|own| Ok((own.len(), fingerprint(&own_path(&bars, own))?)))
+                .map(|own| Ok((own.len(), fingerprint(&SpooledRecording::own_path(&bars, own.timeframe()))?)))
                 .collect::<Result<_>>()?,
             symbol: recording.symbol.clone(),
             summary: recording.summary.clone(),
@@ -180,11 +180,6 @@ impl SpoolFolder {
         fs::write(&entry, text).with_context(|| format!("cannot write {}", entry.display()))?;
         Ok(Ok(Parsed { recording, fingerprints, is_found: false }))
     }
-}
-
-/// Place of the own bars `own` of the recording whose bars are at `bars`.
-fn own_path(bars: &Path, own: &SpooledBars) -> PathBuf {
-    SpooledRecording::own_path(bars, own.timeframe())
 }
 
 /// Parsed bars of an earlier process, if they are complete.

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::comparison::{KnownColumns, not_what_its_bars_give};
 use crate::error::{Error, Result};
 use crate::ingest::Recipe;
-use crate::ingest::provenance::{LISTS, fingerprint, listed, recorded_files};
+use crate::ingest::provenance::{LISTS, LONGER_LISTS, fingerprint, listed, recorded_files};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
 pub(super) const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
@@ -93,8 +93,8 @@ impl<'a> Provenance<'a> {
                     instrument["reason"] = Value::Null;
                     forget_warnings_with_files(instrument);
                     forget_places(instrument);
-                    for owners in ["compared", "own"] {
-                        instrument[owners].as_array_mut().into_iter().flatten().for_each(forget_places);
+                    for list in LONGER_LISTS {
+                        instrument[list].as_array_mut().into_iter().flatten().for_each(forget_places);
                     }
                 }
             }

@@ -23,8 +23,8 @@ use crate::ingest::{Calendar, Recipe};
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{precision, streams};
 use crate::trained::{
-    CheckpointChoice, Instruments, doubt_bars, doubt_instruments, doubt_scalers, doubt_step, meaning_in_training,
-    own_data_path, require_meaning, trained_model, weights_file,
+    CheckpointChoice, Instruments, doubt_instruments, doubts_on_opening, meaning_in_training, own_data_path,
+    require_meaning, trained_model, weights_file,
 };
 
 /// A model that follows bars.
@@ -130,12 +130,8 @@ impl StreamingModel {
         {
             host.observer.note(&doubt);
         }
-        let doubts = [
-            doubt_bars(&in_training, &meaning, &data),
-            doubt_scalers(&in_training, &meaning, &data),
-            doubt_step(&folder, step),
-        ];
-        doubts.iter().flatten().for_each(|doubt| host.observer.note(doubt));
+        let doubts = doubts_on_opening(&folder, step, &in_training, &meaning, &data);
+        doubts.iter().for_each(|doubt| host.observer.note(doubt));
         let (provenance, recipe) = Recipe::recorded(&data, file.attribute("source")?.as_ref())?;
         recipe.refuse_own_bars(&data, "following makes them of the shortest")?;
         let spec = recipe.spec();

@@ -7,7 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use megabatch_bars::{Excluded, Segment};
 use serde_json::{Value, json};
 
-use crate::ingest::provenance::{Fingerprints, KeptScaler, LISTS, bars_json, has_bytes, recorded_files};
+use crate::ingest::provenance::{Fingerprints, KeptScaler, LISTS, LONGER_LISTS, bars_json, has_bytes, recorded_files};
 use crate::ingest::{Recipe, Recordings};
 use crate::text::shown;
 
@@ -61,8 +61,7 @@ pub(crate) fn provenance_json(
 /// another. They have the recorded bytes, or begin with them.
 pub(super) fn find_moved_files(series: &Path, provenance: &mut Value, recipe: &mut Recipe) {
     let mut moved: BTreeMap<String, String> = BTreeMap::new();
-    let files = recipe.bars.iter_mut().chain(&mut recipe.bid).chain(&mut recipe.ask);
-    for path in files.chain(recipe.context.iter_mut().map(|file| &mut file.path)).filter(|path| !path.exists()) {
+    for path in recipe.paths_mut().filter(|path| !path.exists()) {
         let was = shown(path);
         let recorded = recorded_files(provenance).find(|file| file["file"] == was.as_str());
         if let Some(found) = moved_file(series, path, recorded) {
@@ -102,7 +101,7 @@ fn files_mut(provenance: &mut Value) -> Vec<&mut Value> {
         let items = part.as_array_mut().into_iter().flatten();
         match name.as_str() {
             "files" => files.extend(items),
-            "compared" | "own" => {
+            list if LONGER_LISTS.contains(&list) => {
                 let longer = items.filter_map(|owner| owner.get_mut("files")?.as_array_mut());
                 files.extend(longer.flatten());
             }

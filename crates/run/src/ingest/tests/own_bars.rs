@@ -16,7 +16,7 @@ const LENGTHS: [(Timeframe, i64); 4] =
 
 /// Writes the bars of `timeframe` that the bars in the file `minutes` make, beside it, and each
 /// row as `change` makes it of its place and fields.
-fn write_longer(minutes: &Path, timeframe: Timeframe, change: impl Fn(usize, &mut Vec<String>)) -> PathBuf {
+fn write_longer(minutes: &Path, timeframe: Timeframe, change: impl Fn(usize, &mut [String])) -> PathBuf {
     let (_, length) = LENGTHS.into_iter().find(|(known, _)| *known == timeframe).unwrap();
     let text = fs::read_to_string(minutes).unwrap();
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -50,6 +50,23 @@ fn write_longer(minutes: &Path, timeframe: Timeframe, change: impl Fn(usize, &mu
     path
 }
 
+/// Hours of which every third closes at its high.
+fn write_changed_hours(minutes: &Path) -> PathBuf {
+    write_longer(minutes, Timeframe::H1, |place, row| {
+        if place % 3 == 0 {
+            row[4] = row[2].clone();
+        }
+    })
+}
+
+/// Closes the hour from 2018-01-02 16:00 on at another price.
+fn change_close(place: usize, row: &mut [String]) {
+    if place == 40 {
+        assert_eq!(row[0], "2018-01-02 16:00");
+        row[4] = if row[4] == row[2] { row[3].clone() } else { row[2].clone() };
+    }
+}
+
 fn recipe(bars: Vec<PathBuf>, own_bars: bool) -> Recipe {
     Recipe {
         bars,
@@ -61,6 +78,10 @@ fn recipe(bars: Vec<PathBuf>, own_bars: bool) -> Recipe {
         stride: 7,
         ..Recipe::default()
     }
+}
+
+fn hourly_recipe(bars: Vec<PathBuf>, own_bars: bool) -> Recipe {
+    Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(bars, own_bars) }
 }
 
 /// Features, samples and targets of a series.
@@ -100,26 +121,18 @@ proptest! {
 fn a_change_of_an_own_bar_is_in_the_windows_with_it_and_not_before_its_close() {
     let folder = tempfile::tempdir().unwrap();
     let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
-    let aligned = |change: &dyn Fn(usize, &mut Vec<String>)| {
+    let aligned = |change: &dyn Fn(usize, &mut [String])| {
         let hours = write_longer(&minutes, Timeframe::H1, change);
         let recipe = Recipe {
-            timeframes: windows("M1:20,H1:5"),
             features: "body".parse().unwrap(),
             scaling: Scaling::None,
             stride: 1,
-            ..recipe(vec![minutes.clone(), hours], true)
+            ..hourly_recipe(vec![minutes.clone(), hours], true)
         };
         recipe.align_streamed().unwrap().arrays
     };
     let before = aligned(&|_, _| {});
-    // The close of the hour from 2018-01-02 16:00 on.
-    let closes = |place: usize, row: &mut Vec<String>| {
-        if place == 40 {
-            assert_eq!(row[0], "2018-01-02 16:00");
-            row[4] = if row[4] == row[2] { row[3].clone() } else { row[2].clone() };
-        }
-    };
-    let after = aligned(&closes);
+    let after = aligned(&change_close);
     assert_eq!((&after.timeframes[0], &after.targets), (&before.timeframes[0], &before.targets));
     let (hours, changed) = (&before.timeframes[1], &after.timeframes[1]);
     assert_eq!((&hours.close_time, &hours.end), (&changed.close_time, &changed.end));
@@ -143,16 +156,8 @@ fn own_bars_are_told_and_kept_in_the_recipe() {
     let folder = tempfile::tempdir().unwrap();
     let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
     let out = folder.path().join("series.h5");
-    let ingested = |hours: PathBuf| {
-        let recipe = Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(vec![minutes.clone(), hours], true) };
-        ingest(&recipe, &out, &Host::silent())
-    };
-    let hours = write_longer(&minutes, Timeframe::H1, |place, row| {
-        if place == 40 {
-            row[4] = if row[4] == row[2] { row[3].clone() } else { row[2].clone() };
-        }
-    });
-    let report = ingested(hours).unwrap();
+    let ingested = |hours: PathBuf| ingest(&hourly_recipe(vec![minutes.clone(), hours], true), &out, &Host::silent());
+    let report = ingested(write_longer(&minutes, Timeframe::H1, change_close)).unwrap();
     let text = &report.text;
     assert!(
         text.contains("own bars equal the bars made of M1; 1 differs, the first at 2018-01-02T16:00:00Z"),
@@ -169,7 +174,7 @@ fn own_bars_are_told_and_kept_in_the_recipe() {
     let off = write_longer(&minutes, Timeframe::H1, |_, row| row[0] = moved(&row[0], 30));
     let error = ingested(off).unwrap_err().to_string();
     assert!(error.contains("no H1 bar opens then on the clock UTC"), "{error}");
-    let alone = Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(vec![minutes.clone()], true) };
+    let alone = hourly_recipe(vec![minutes.clone()], true);
     let error = ingest(&alone, &out, &Host::silent()).unwrap_err().to_string();
     assert!(error.contains("no symbol has a file beside that of its shortest bars"), "{error}");
 }
@@ -178,14 +183,9 @@ fn own_bars_are_told_and_kept_in_the_recipe() {
 fn own_bars_are_proven_and_values_of_a_bar_early_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
-    let hours = write_longer(&minutes, Timeframe::H1, |place, row| {
-        if place % 3 == 0 {
-            row[4] = row[2].clone();
-        }
-    });
+    let hours = write_changed_hours(&minutes);
     let out = folder.path().join("series.h5");
-    let recipe = Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(vec![minutes.clone(), hours.clone()], true) };
-    ingest(&recipe, &out, &Host::silent()).unwrap();
+    ingest(&hourly_recipe(vec![minutes.clone(), hours.clone()], true), &out, &Host::silent()).unwrap();
     let prove = |path: &Path, source: Vec<PathBuf>| {
         leak::prove(path, &leak::Options { source, ..leak::Options::default() }, &Host::silent())
     };
@@ -228,18 +228,14 @@ fn part(file: &Path, folder: &Path, is_part: impl Fn(&str) -> bool) -> PathBuf {
 fn own_bars_are_appended_and_stay_in_their_place() {
     let folder = tempfile::tempdir().unwrap();
     let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
-    let hours = write_longer(&minutes, Timeframe::H1, |place, row| {
-        if place % 3 == 0 {
-            row[4] = row[2].clone();
-        }
-    });
+    let hours = write_changed_hours(&minutes);
     let stage = folder.path().join("stage");
     let cut = "2018-01-05 12:00";
     let parts = |name: &str, is_part: &dyn Fn(&str) -> bool| {
         [&minutes, &hours].map(|file| part(file, &stage.join(name), is_part)).to_vec()
     };
     let (old, new) = (parts("old", &|time| time < cut), parts("new", &|time| time >= cut));
-    let made_of = |bars: Vec<PathBuf>| Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(bars, true) };
+    let made_of = |bars| hourly_recipe(bars, true);
     let out = stage.join("series.h5");
     let before = ingest(&made_of(old), &out, &Host::silent()).unwrap();
     // The files may lie in another folder now.
@@ -270,11 +266,7 @@ fn the_last_own_bar_of_a_file_is_not_used() {
     let cut = "2018-01-05 12:30";
     let old_minutes = part(&minutes, &folder.path().join("old"), |time| time < cut);
     let old_hours = write_longer(&old_minutes, Timeframe::H1, |_, _| {});
-    let made_of = |bars: Vec<PathBuf>, own_bars| Recipe {
-        timeframes: windows("M1:20,H1:5"),
-        stride: 1,
-        ..recipe(bars, own_bars)
-    };
+    let made_of = |bars: Vec<PathBuf>, own_bars| Recipe { stride: 1, ..hourly_recipe(bars, own_bars) };
     let expected = made_of(vec![minutes.clone()], false).align_streamed().unwrap();
     assert_equal(&made_of(vec![minutes.clone(), old_hours.clone()], true).align_streamed().unwrap(), &expected);
 
@@ -310,7 +302,7 @@ fn own_bars_of_another_instrument_are_refused() {
             *price = format!("{:.5}", 100.0 * price.parse::<f64>().unwrap());
         }
     });
-    let recipe = Recipe { timeframes: windows("M1:20,H1:5"), ..recipe(vec![minutes, hours], true) };
+    let recipe = hourly_recipe(vec![minutes, hours], true);
     let error = ingest(&recipe, &folder.path().join("series.h5"), &Host::silent()).unwrap_err().to_string();
     assert!(error.contains("EURUSD: its own H1 bars have other prices than the M1 bars make: 0 of"), "{error}");
 }
