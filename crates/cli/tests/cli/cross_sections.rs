@@ -116,8 +116,7 @@ fn graphs_that_end_long_before_the_data_are_warned_of() {
     assert!(plan["warnings"].to_string().contains(warning), "{plan}");
     let train = format!("train --out run {settings}");
     for line in [&train[..], "eval --run run", "predict --run run --out all.csv"] {
-        let output = stage.run(line).success().get_output().clone();
-        let told = String::from_utf8(output.stderr).unwrap();
+        let told = stage.told(line);
         assert!(told.contains(warning), "{line}: {told}");
     }
 }
@@ -299,8 +298,7 @@ fn a_changed_graph_file_is_named_and_not_evaluated_on() {
         let [message, _] = stage.fails(line, 3);
         assert!(message.contains("shares.mbg: changed since run was trained on it"), "{line}: {message}");
         assert!(message.contains("--force") && !message.contains("shares.h5"), "{line}: {message}");
-        let assert = stage.run(&format!("{line} --force")).success();
-        let told = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
+        let told = stage.told(&format!("{line} --force"));
         assert!(told.contains("shares.mbg: changed since run was trained on it"), "{line}: {told}");
     }
     let [message, _] = stage.fails("train --out run --resume --max-steps 8", 3);
