@@ -99,7 +99,7 @@ class Dataset:
     ) -> None:
         _frames.refuse(path, "open")
         path = _arguments.require_path(path, "path", "the path of a file of samples, such as mb.ingest(…, out=path) writes")
-        self._path = pathlib.Path(path).expanduser().absolute()
+        self._path = pathlib.Path(path).absolute()
         self._resident = _arguments.flag(resident, "resident")
         self._indices = _indices
         self._part = _part

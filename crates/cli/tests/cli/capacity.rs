@@ -3,7 +3,8 @@
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-use crate::graph_training::{with_cross_sections, write_shapes};
+use crate::cross_sections::with_cross_sections;
+use crate::graph_training::write_shapes;
 use crate::stage::{SMALL, Stage};
 
 const CAPACITY: i32 = 4;

@@ -116,8 +116,7 @@ fn a_file_that_is_named_after_another_pair_than_is_stated_is_named_with_both() {
         stage.succeeds(&format!("synth {name} --days 1"));
     }
     let told = |name: &str, symbol: &str| {
-        let run = stage.run(&format!("ingest {name} --out series.h5 --symbol {symbol} --timeframes M1:4")).success();
-        String::from_utf8(run.get_output().stderr.clone()).unwrap()
+        stage.told(&format!("ingest {name} --out series.h5 --symbol {symbol} --timeframes M1:4"))
     };
     let note = "EURUSD_2018.csv is named after EURUSD, and its bars are taken for those of GBPUSD";
     assert!(told("EURUSD_2018.csv", "GBPUSD").contains(note));
@@ -283,15 +282,12 @@ fn a_model_on_bars_by_another_clock_is_warned_of() {
     stage.succeeds(&format!("{ingest} --bins new-york+7 --out broker.h5"));
     stage.succeeds(&format!("{ingest} --out utc.h5"));
     stage.succeeds(&format!("train --data broker.h5 --out run --max-steps 1 {SMALL}"));
-    let told = |line: &str| {
-        let ended = stage.run(line).success();
-        String::from_utf8(ended.get_output().stderr.clone()).unwrap()
-    };
     let warning = "warning: utc.h5: bins were new-york+7 in training and are UTC here: the model sees other bars";
     for line in ["eval --run run --data utc.h5", "predict --run run --data utc.h5 --out p.csv"] {
-        assert!(told(line).contains(warning), "{line}: {}", told(line));
+        let told = stage.told(line);
+        assert!(told.contains(warning), "{line}: {told}");
     }
-    assert!(!told("eval --run run").contains("bins were"));
+    assert!(!stage.told("eval --run run").contains("bins were"));
 }
 
 /// A series whose scalers a run needs was replaced without a word.
@@ -302,10 +298,7 @@ fn a_series_of_another_recipe_is_replaced_with_a_note() {
         stage.succeeds(&format!("synth {name}.csv --days 3 --seed {seed}"));
     }
     let told = |files_and_options: &str| {
-        let ended = stage
-            .run(&format!("ingest {files_and_options} --out series.h5 --symbol EURUSD --timeframes M1:4"))
-            .success();
-        String::from_utf8(ended.get_output().stderr.clone()).unwrap()
+        stage.told(&format!("ingest {files_and_options} --out series.h5 --symbol EURUSD --timeframes M1:4"))
     };
     for (line, other) in [
         ("first.csv --horizon 2", None),

@@ -7,6 +7,7 @@ mod compare;
 mod config;
 mod context;
 mod convert;
+mod cross_sections;
 mod data;
 mod devices;
 mod distributed;

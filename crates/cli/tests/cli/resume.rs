@@ -230,18 +230,14 @@ fn a_resumed_run_ends_where_it_was_to_end() {
 fn weights_of_before_training_are_warned_of() {
     let stage = Stage::with_series();
     stage.succeeds(&format!("train --data series.h5 --out run --max-steps 1 {SMALL}"));
-    let told = || {
-        let ended = stage.run("eval --run run").success();
-        String::from_utf8(ended.get_output().stderr.clone()).unwrap()
-    };
-    assert!(!told().contains("step 0"));
+    assert!(!stage.told("eval --run run").contains("step 0"));
     // As if the run had been killed in its first step.
     std::fs::remove_dir_all(stage.path("run/checkpoints/step-00000001")).unwrap();
-    assert!(told().contains("warning: run: the weights are those of step 0, before training"), "{}", told());
+    let told = stage.told("eval --run run");
+    assert!(told.contains("warning: run: the weights are those of step 0, before training"), "{told}");
     stage.succeeds("export --run run --out weights.safetensors");
     stage.succeeds(&format!("import weights.safetensors --data series.h5 --out imported {SMALL}"));
-    let ended = stage.run("eval --run imported").success();
-    assert!(!String::from_utf8_lossy(&ended.get_output().stderr).contains("step 0"), "its weights are meant");
+    assert!(!stage.told("eval --run imported").contains("step 0"), "its weights are meant");
 }
 
 #[test]
@@ -286,7 +282,6 @@ fn a_single_number_that_changed_is_other_data() {
     // Its errors on other samples mean something else.
     let [message, _] = stage.fails("eval --run run", 3);
     assert!(message.contains("series.h5: changed since run was trained on it"), "{message}");
-    let eval = stage.run("eval --run run --force").success();
-    let told = String::from_utf8(eval.get_output().stderr.clone()).unwrap();
+    let told = stage.told("eval --run run --force");
     assert!(told.contains("series.h5: changed since run was trained on it"), "{told}");
 }

@@ -129,6 +129,11 @@ impl Stage {
         String::from_utf8(self.run(line).success().get_output().stdout.clone()).unwrap()
     }
 
+    /// Runs `megabatch LINE`, which must succeed; what it tells on standard error.
+    pub(crate) fn told(&self, line: &str) -> String {
+        String::from_utf8(self.run(line).success().get_output().stderr.clone()).unwrap()
+    }
+
     /// Runs `megabatch LINE --json`, which must succeed; the answer.
     pub(crate) fn succeeds(&self, line: &str) -> Value {
         self.answers(line, 0)

@@ -111,7 +111,7 @@ fn the_loss_scale_goes_as_asked_and_a_resumed_run_may_change_that() {
         || stage.metrics("run", "step").iter().map(|step| step["loss_scale"].as_f64().unwrap()).collect::<Vec<_>>();
     assert_eq!(scales(), [8.0, 8.0, 32.0, 32.0, 128.0, 128.0, 128.0, 128.0, 128.0]);
     let resume = "train --out run --resume --max-steps 11 --set training.loss_scale_ceiling=64";
-    let told = String::from_utf8(stage.run(resume).success().get_output().stderr.clone()).unwrap();
+    let told = stage.told(resume);
     assert!(told.contains("training.loss_scale_ceiling is 64, it was 128"), "{told}");
     assert_eq!(scales()[9..], [64.0, 64.0]);
     for (setting, expected) in [

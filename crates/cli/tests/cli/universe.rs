@@ -72,8 +72,7 @@ fn folders_of_bars_that_are_not_read_are_named() {
         fs::create_dir(stage.path(&format!("shares/{folder}"))).unwrap();
         fs::write(stage.path(&format!("shares/{folder}/{name}")), share(0, 120, 1.0)).unwrap();
     }
-    let run = stage.run(&format!("ingest shares --out series.h5 --on-error skip {MADE}")).success();
-    let told = String::from_utf8(run.get_output().stderr.clone()).unwrap();
+    let told = stage.told(&format!("ingest shares --out series.h5 --on-error skip {MADE}"));
     let expected =
         "shares: bars in its folders 2019, 2020 are not read; name those that are meant, such as shares/2019";
     assert!(told.contains(expected), "{told}");

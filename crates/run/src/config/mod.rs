@@ -210,6 +210,11 @@ impl Config {
         validation > 0.0 || test > 0.0
     }
 
+    /// True if training walks forward through all folds, not one of them.
+    pub(crate) fn walks_all_folds(&self) -> bool {
+        self.get(&data::WALK_FORWARD).is_some() && self.walk_forward_fold().is_none()
+    }
+
     /// The one fold of a walk forward to train, counted from 0; `None` for all.
     pub(crate) fn walk_forward_fold(&self) -> Option<usize> {
         self.get(&data::WALK_FORWARD_NUMBER).map(|number| number.saturating_sub(1))

@@ -10,7 +10,7 @@ use megabatch_trainer::{LrSchedule, TrainingWeights};
 
 use crate::adapters::data::Data;
 use crate::adapters::spans::SampleSpans;
-use crate::adapters::split::{PurgeRemarks, remarks_on_purge, walk_forward};
+use crate::adapters::split::{PurgeRemarks, remarks_on_purge};
 use crate::config;
 use crate::error::Result;
 use crate::setup::TrainingSetup;
@@ -149,7 +149,7 @@ fn odd_settings(setup: &TrainingSetup, steps: u64) -> Vec<String> {
         setup.config.get(&config::gpu_optimization::BATCH_SIZE).saturating_mul(setup.training.accumulation_steps);
     let threads = setup.training.threads;
     let cores = std::thread::available_parallelism().map_or(threads, usize::from);
-    let walks = walk_forward(&setup.config).is_some() && setup.config.walk_forward_fold().is_none();
+    let walks = setup.config.walks_all_folds();
     let odd = [
         (
             *dropout > 0.0 && model.layers == 1,

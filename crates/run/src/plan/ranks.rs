@@ -5,7 +5,6 @@ use megabatch_trainer as trainer;
 use megabatch_trainer::{IdleRanks, bytes_in_a_row_a_step, bytes_sent_a_step, reduction_blocks};
 use serde::Serialize;
 
-use crate::adapters::split::walk_forward;
 use crate::config::{self, Config};
 use crate::distributed::folds_not_distributed;
 use crate::error::Result;
@@ -107,9 +106,8 @@ impl RanksPlan {
 
 /// Refuses a configuration of several folds, which several ranks do not train.
 pub(super) fn require_one_fold(config: &Config) -> Result<()> {
-    let walks = walk_forward(config).is_some() && config.walk_forward_fold().is_none();
     let tests_each_part = config.get(&config::data::FOLDS).is_some() && config.cross_validation_fold().is_none();
-    if walks || tests_each_part { Err(folds_not_distributed()) } else { Ok(()) }
+    if config.walks_all_folds() || tests_each_part { Err(folds_not_distributed()) } else { Ok(()) }
 }
 
 /// A rate in bits a second.

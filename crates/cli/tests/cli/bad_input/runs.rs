@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{Case, DATA, USAGE, check, make_run, make_series};
-use crate::stage::SMALL;
+use crate::stage::{SMALL, Stage};
 
 const CASES: &[Case] = &[
     Case {
@@ -15,40 +15,28 @@ const CASES: &[Case] = &[
     },
     Case {
         what: "judged where its data are gone",
-        given: |stage| {
-            make_run(stage);
-            fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
-        },
+        given: make_run_without_data,
         command: "eval --run run",
         exit_code: DATA,
         says: &["series.h5: the data that run was trained on are not there; give their new place with --data"],
     },
     Case {
         what: "asked where its data are gone",
-        given: |stage| {
-            make_run(stage);
-            fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
-        },
+        given: make_run_without_data,
         command: "predict --run run --out predictions.csv",
         exit_code: DATA,
         says: &["series.h5: the data that run was trained on are not there; give their new place with --data"],
     },
     Case {
         what: "asked for the latest where its data are gone",
-        given: |stage| {
-            make_run(stage);
-            fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
-        },
+        given: make_run_without_data,
         command: "predict --run run --samples latest --out predictions.csv",
         exit_code: DATA,
         says: &["series.h5: the data that run was trained on are not there; give their new place with --data"],
     },
     Case {
         what: "resumed where its data are gone",
-        given: |stage| {
-            make_run(stage);
-            fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
-        },
+        given: make_run_without_data,
         command: "train --out run --resume",
         exit_code: DATA,
         says: &["series.h5: the data that run was trained on are not there; give their new place with --data"],
@@ -206,6 +194,11 @@ const CASES: &[Case] = &[
         says: &["--split test: it is empty"],
     },
 ];
+
+fn make_run_without_data(stage: &Stage) {
+    make_run(stage);
+    fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
+}
 
 #[test]
 fn runs() {
