@@ -7,10 +7,10 @@ use megabatch_trainer::{Config, Error, GpuFootprint, Run, SampleRanges, Samples,
 
 use crate::carrying::carrying;
 use crate::dense::{in_runs, normed, with_gaps};
-use crate::keeping::trained;
+use crate::keeping::{trained, trained_on_graphs};
 use crate::made_up::market;
 use crate::{
-    PRECISIONS, bits, config, goes_on, graphs, losses_and_cuts, on_gpu, series, shape, whole, windows, with_kernels,
+    PRECISIONS, config, goes_on, graphs, losses_and_cuts, on_gpu, series, shape, whole, windows, with_kernels,
 };
 
 pub(crate) fn checkpointed(config: &Config) -> Config {
@@ -33,11 +33,7 @@ fn changes_no_bit(gpu: &Device) {
         check(gpu, &in_runs(&normed(precision, 2), 5), &with_gaps());
     }
     let (samples, config) = (market(21), graphs::over_graphs(AttentionKind::GatV2));
-    let [found, expected] = [checkpointed(&config), config].map(|config| {
-        let mut trainer = graphs::trainer(Some(gpu), &config, &samples);
-        let (steps, validations) = graphs::train(&mut trainer, &samples, None, u64::MAX);
-        (bits(&trainer), steps.iter().map(|step| step.loss).collect::<Vec<_>>(), validations)
-    });
+    let [found, expected] = [checkpointed(&config), config].map(|config| trained_on_graphs(gpu, &config, &samples));
     assert!(found == expected, "a model over graphs");
 }
 

@@ -29,6 +29,13 @@ pub(crate) fn trained(gpu: &Device, config: &Config, samples: &dyn Samples) -> T
     (bits(&trainer), steps.iter().map(|step| step.loss).collect(), validations)
 }
 
+/// The same of a model over graphs.
+pub(crate) fn trained_on_graphs(gpu: &Device, config: &Config, samples: &dyn Samples) -> Trained {
+    let mut trainer = graphs::trainer(Some(gpu), config, samples);
+    let (steps, validations) = graphs::train(&mut trainer, samples, None, u64::MAX);
+    (bits(&trainer), steps.iter().map(|step| step.loss).collect(), validations)
+}
+
 fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
     let [kept, batch_by_batch] =
         [true, false].map(|keep_windows| trained(gpu, &Config { keep_windows, ..config.clone() }, samples));
@@ -97,10 +104,7 @@ fn nodes_of_graphs_have_the_same_bits_too() {
     let (_driver, gpu) = with_kernels();
     let samples = market(21);
     let trained = |keep_windows| {
-        let config = Config { keep_windows, ..graphs::over_graphs(Default::default()) };
-        let mut trainer = graphs::trainer(Some(&gpu), &config, &samples);
-        let (steps, validations) = graphs::train(&mut trainer, &samples, None, u64::MAX);
-        (bits(&trainer), steps.iter().map(|step| step.loss).collect::<Vec<_>>(), validations)
+        trained_on_graphs(&gpu, &Config { keep_windows, ..graphs::over_graphs(Default::default()) }, &samples)
     };
     assert_eq!(trained(true), trained(false));
 }
@@ -129,10 +133,7 @@ fn graphs_that_stay_have_the_bits_of_those_that_come_with_each_batch() {
             (by_graph.clone(), &labelled),
         ] {
             let trained = |keep_graphs, keep_windows| {
-                let config = Config { keep_graphs, keep_windows, ..config.clone() };
-                let mut trainer = graphs::trainer(Some(&gpu), &config, samples);
-                let (steps, validations) = graphs::train(&mut trainer, samples, None, u64::MAX);
-                (bits(&trainer), steps.iter().map(|step| step.loss).collect::<Vec<_>>(), validations)
+                trained_on_graphs(&gpu, &Config { keep_graphs, keep_windows, ..config.clone() }, samples)
             };
             let expected = trained(false, false);
             assert_eq!(trained(true, false), expected, "{:?}", config.model);
