@@ -150,10 +150,7 @@ impl CarriedStates {
         let [_, windows] = list.steps_and_windows(sequence);
         let (start, len) = (list.states_row(sequence) * width, windows * width);
         assert!(windows <= self.starts.len(), "a start for each of {windows} windows");
-        let (hidden, cell) =
-            (TensorSlice { buffer: &states.hidden, start }, TensorSlice { buffer: &states.cell, start });
-        hidden.assert_has(len, list.device());
-        cell.assert_has(len, list.device());
+        let (hidden, cell) = hidden_and_cell(states, start, len, list.device());
         match list.device() {
             Device::Cuda(device) => {
                 let name = format!("start_states_{}", T::SUFFIX);
@@ -195,10 +192,7 @@ impl CarriedStates {
         let CarriedSizes { hidden: width, .. } = self.sizes;
         let [steps, windows] = list.steps_and_windows(sequence);
         let (start, len) = (list.states_row(sequence) * width, (steps + 1) * windows * width);
-        let (hidden, cell) =
-            (TensorSlice { buffer: &states.hidden, start }, TensorSlice { buffer: &states.cell, start });
-        hidden.assert_has(len, list.device());
-        cell.assert_has(len, list.device());
+        let (hidden, cell) = hidden_and_cell(states, start, len, list.device());
         match list.device() {
             Device::Cuda(device) => {
                 let name = format!("note_states_{}", T::SUFFIX);
@@ -247,6 +241,19 @@ impl CarriedStates {
     fn layer_start(&self, layer: usize) -> usize {
         2 * layer * self.sizes.hidden
     }
+}
+
+/// The hidden and the cell states from element `start` on, of which there are `len` on `device`.
+fn hidden_and_cell<'a, T: Operand>(
+    states: &'a States<T>,
+    start: usize,
+    len: usize,
+    device: &Device,
+) -> (TensorSlice<'a, T>, TensorSlice<'a, f32>) {
+    let (hidden, cell) = (TensorSlice { buffer: &states.hidden, start }, TensorSlice { buffer: &states.cell, start });
+    hidden.assert_has(len, device);
+    cell.assert_has(len, device);
+    (hidden, cell)
 }
 
 #[cfg(feature = "conformance")]

@@ -262,24 +262,25 @@ impl Trainer {
     /// Error of a step whose loss is infinite or NaN. Its batches are read once more, as the next
     /// ones have come since. All ranks have the same error.
     pub(super) fn blame_step(&mut self, plan: &StepPlan, totals: Totals, schedule: &Schedule, run: &Run<'_>) -> Error {
+        let (step, loss) = (self.step + 1, totals.loss_sum / plan.objective.count as f64);
+        let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
         // The CPU may compute otherwise than a GPU does, and a device or a source that fails
         // now says less than that the loss was not finite.
-        let found = self.find_non_finite(plan, totals, schedule, run).ok().flatten();
-        let (step, loss) = (self.step + 1, totals.loss_sum / plan.objective.count as f64);
-        let (tensor, index) = ("the loss".to_owned(), 0);
-        self.agree_on(found.map_or(Ok(()), Err)).err().unwrap_or(Error::NotFinite { step, loss, tensor, index })
+        let found = self.find_non_finite(plan, not_finite, schedule, run).ok().flatten();
+        let agreed = self.agree_on(found.map_or(Ok(()), Err));
+        agreed.err().unwrap_or_else(|| not_finite("the loss".to_owned(), 0))
     }
 
-    /// The first number of this rank's batches of a step that is not finite, as an error.
+    /// The first number of this rank's batches of a step that is not finite, as the error that
+    /// `not_finite` makes of it.
     fn find_non_finite(
         &mut self,
         plan: &StepPlan,
-        totals: Totals,
+        not_finite: impl Fn(String, usize) -> Error,
         schedule: &Schedule,
         run: &Run<'_>,
     ) -> Result<Option<Error>> {
-        let (step, loss) = (self.step + 1, totals.loss_sum / plan.objective.count as f64);
-        let not_finite = |tensor, index| Error::NotFinite { step, loss, tensor, index };
+        let step = self.step + 1;
         let batches = schedule.own_batches(self.step..step, run.train);
         let scope = self.device.scope("batches");
         let target_scales = self.target_scales.clone();

@@ -50,7 +50,8 @@ impl MemoryLimits {
 
     /// These limits as samples of such a form are subject to them.
     pub(crate) fn for_samples(self, form: SampleForm) -> Self {
-        MemoryLimits { keep_series: self.keep_series && form.has_series, ..self }
+        let chunk_percent = if form.has_chunks { self.chunk_percent } else { 100 };
+        MemoryLimits { chunk_percent, keep_series: self.keep_series && form.has_series, ..self }
     }
 
     /// These limits with nothing on a GPU that batches of a run with `config` can bring.
@@ -156,12 +157,8 @@ impl OomFallback {
 
     /// Cuts it, for samples of this form; `None` where there is nothing left to cut.
     pub(crate) fn next_level(&mut self, form: SampleForm) -> Option<MemoryLimits> {
-        let now = self.limits();
-        let is_less = |limits: &MemoryLimits| {
-            let chunk_percent = if form.has_chunks { limits.chunk_percent } else { now.chunk_percent };
-            let keep_series = if form.has_series { limits.keep_series } else { now.keep_series };
-            MemoryLimits { chunk_percent, keep_series, ..*limits } != now
-        };
+        let now = self.limits().for_samples(form);
+        let is_less = |limits: &MemoryLimits| limits.for_samples(form) != now;
         let releases = self.level == 0 && form.any_rank_releases;
         let below = if releases { 0 } else { self.levels[self.level + 1..].iter().position(is_less)? };
         self.level += 1 + below;

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::Timeframe;
-use megabatch_trainer::{Config, Error, Event, GpuFootprint, Run, SampleRanges, SeriesInMemory, StepEvent, Trainer};
+use megabatch_trainer::{Config, Error, GpuFootprint, Run, SampleRanges, SeriesInMemory, StepEvent, Trainer};
 
 use crate::dense::{in_runs, with_gaps};
 use crate::{
-    PRECISIONS, bits, check, config, goes_on, on_gpu, on_processor, series, shape, train, train_until, wave, whole,
-    windows, with_kernels,
+    PRECISIONS, bits, check, config, goes_on, losses_and_cuts, on_gpu, on_processor, series, shape, train, train_until,
+    wave, whole, windows, with_kernels,
 };
 
 pub(crate) fn carrying(config: &Config) -> Config {
@@ -108,18 +108,8 @@ fn a_gpu_that_is_too_small_carries_states_in_smaller_batches() {
     let train_on = SampleRanges::from(0..49);
     let run = Run { samples: &samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
     let losses = |gpu: &Device| {
-        let (mut losses, mut cuts) = (Vec::new(), 0);
-        on_gpu(gpu, &config)
-            .train(&run, &mut |event| {
-                match event {
-                    Event::Step(step) => losses.push(step.loss),
-                    Event::Shortage(_) => cuts += 1,
-                    _ => {}
-                }
-                ControlFlow::Continue(())
-            })
-            .unwrap();
-        (losses, cuts)
+        let (losses, cuts) = losses_and_cuts(&mut on_gpu(gpu, &config), &run, |cut| cut.batch_size);
+        (losses, cuts.len())
     };
     let gpu = Device::cpu();
     let (expected, cuts) = losses(&gpu);

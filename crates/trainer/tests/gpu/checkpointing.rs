@@ -1,17 +1,17 @@
 //! Gradient checkpointing on a GPU: training with it is training without, to the bit.
 
-use std::ops::ControlFlow;
-
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::AttentionKind;
-use megabatch_trainer::{Config, Error, Event, GpuFootprint, Run, SampleRanges, Samples, Trainer};
+use megabatch_trainer::{Config, Error, GpuFootprint, Run, SampleRanges, Samples, ShortageEvent, Trainer};
 
 use crate::carrying::carrying;
 use crate::dense::{in_runs, normed, with_gaps};
-use crate::keeping::trained;
+use crate::keeping::{trained, trained_on_graphs};
 use crate::made_up::market;
-use crate::{PRECISIONS, bits, config, goes_on, graphs, series, shape, whole, windows, with_kernels};
+use crate::{
+    PRECISIONS, config, goes_on, graphs, losses_and_cuts, on_gpu, series, shape, whole, windows, with_kernels,
+};
 
 pub(crate) fn checkpointed(config: &Config) -> Config {
     Config { gradient_checkpointing: true, ..config.clone() }
@@ -33,11 +33,7 @@ fn changes_no_bit(gpu: &Device) {
         check(gpu, &in_runs(&normed(precision, 2), 5), &with_gaps());
     }
     let (samples, config) = (market(21), graphs::over_graphs(AttentionKind::GatV2));
-    let [found, expected] = [checkpointed(&config), config].map(|config| {
-        let mut trainer = graphs::trainer(Some(gpu), &config, &samples);
-        let (steps, validations) = graphs::train(&mut trainer, &samples, None, u64::MAX);
-        (bits(&trainer), steps.iter().map(|step| step.loss).collect::<Vec<_>>(), validations)
-    });
+    let [found, expected] = [checkpointed(&config), config].map(|config| trained_on_graphs(gpu, &config, &samples));
     assert!(found == expected, "a model over graphs");
 }
 
@@ -87,17 +83,8 @@ fn a_gpu_that_is_too_small_computes_activations_again_for_the_same_losses() {
     gpu.set_budget_bytes(Some(needed - 1));
     let (train_on, validation) = (SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
     let run = Run { samples: &samples, train: &train_on, validation: &validation, checkpoints: None };
-    let (mut losses, mut cuts) = (Vec::new(), Vec::new());
-    crate::on_gpu(&gpu, &config)
-        .train(&run, &mut |event| {
-            match event {
-                Event::Step(step) => losses.push(step.loss),
-                Event::Shortage(cut) => cuts.push((cut.gradient_checkpointing, cut.batch_size)),
-                _ => {}
-            }
-            ControlFlow::Continue(())
-        })
-        .unwrap();
+    let told = |cut: &ShortageEvent| (cut.gradient_checkpointing, cut.batch_size);
+    let (losses, cuts) = losses_and_cuts(&mut on_gpu(&gpu, &config), &run, told);
     assert_eq!((cuts, losses), (vec![(true, 1)], expected.1));
 }
 

@@ -5,11 +5,13 @@ use std::ops::ControlFlow;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{AttentionKind, GraphConfig, ModelConfig, Readout, SampleShape, Timeframe};
-use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, Trainer};
+use megabatch_trainer::{Config, Event, InMemory, Run, SampleRanges, Samples, ShortageEvent, Trainer};
 
 use crate::in_file::InFile;
 use crate::made_up::market;
-use crate::{PRECISIONS, bits, config, graphs, series, train, wave, whole, windows, with_kernels};
+use crate::{
+    PRECISIONS, bits, config, graphs, losses_and_cuts, on_gpu, series, train, wave, whole, windows, with_kernels,
+};
 
 /// Windows whose bars are as wide as products read them, beside others.
 pub(crate) fn wide() -> InMemory {
@@ -24,6 +26,13 @@ pub(crate) type Trained = (Vec<u32>, Vec<f64>, Vec<f64>);
 pub(crate) fn trained(gpu: &Device, config: &Config, samples: &dyn Samples) -> Trained {
     let mut trainer = Trainer::on_gpu(gpu, &Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
     let (steps, validations) = train(&mut trainer, samples, None);
+    (bits(&trainer), steps.iter().map(|step| step.loss).collect(), validations)
+}
+
+/// The same of a model over graphs.
+pub(crate) fn trained_on_graphs(gpu: &Device, config: &Config, samples: &dyn Samples) -> Trained {
+    let mut trainer = graphs::trainer(Some(gpu), config, samples);
+    let (steps, validations) = graphs::train(&mut trainer, samples, None, u64::MAX);
     (bits(&trainer), steps.iter().map(|step| step.loss).collect(), validations)
 }
 
@@ -82,20 +91,10 @@ fn a_series_that_is_too_large_for_a_gpu_comes_batch_by_batch() {
     for (budget, expected_cuts) in [(needed, vec![]), (needed - 1, vec![(true, false, 2)])] {
         let gpu = Device::cpu();
         gpu.set_budget_bytes(Some(budget));
-        let mut trainer = crate::on_gpu(&gpu, &config);
         let (train_on, validation) = (SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
         let run = Run { samples: &samples, train: &train_on, validation: &validation, checkpoints: None };
-        let (mut losses, mut cuts) = (Vec::new(), Vec::new());
-        trainer
-            .train(&run, &mut |event| {
-                match event {
-                    Event::Step(step) => losses.push(step.loss),
-                    Event::Shortage(cut) => cuts.push((cut.releases_series, cut.releases_windows, cut.batch_size)),
-                    _ => {}
-                }
-                ControlFlow::Continue(())
-            })
-            .unwrap();
+        let told = |cut: &ShortageEvent| (cut.releases_series, cut.releases_windows, cut.batch_size);
+        let (losses, cuts) = losses_and_cuts(&mut on_gpu(&gpu, &config), &run, told);
         assert_eq!((cuts, losses), (expected_cuts, expected.1.clone()));
     }
 }
@@ -105,10 +104,7 @@ fn nodes_of_graphs_have_the_same_bits_too() {
     let (_driver, gpu) = with_kernels();
     let samples = market(21);
     let trained = |keep_windows| {
-        let config = Config { keep_windows, ..graphs::over_graphs(Default::default()) };
-        let mut trainer = graphs::trainer(Some(&gpu), &config, &samples);
-        let (steps, validations) = graphs::train(&mut trainer, &samples, None, u64::MAX);
-        (bits(&trainer), steps.iter().map(|step| step.loss).collect::<Vec<_>>(), validations)
+        trained_on_graphs(&gpu, &Config { keep_windows, ..graphs::over_graphs(Default::default()) }, &samples)
     };
     assert_eq!(trained(true), trained(false));
 }
@@ -137,10 +133,7 @@ fn graphs_that_stay_have_the_bits_of_those_that_come_with_each_batch() {
             (by_graph.clone(), &labelled),
         ] {
             let trained = |keep_graphs, keep_windows| {
-                let config = Config { keep_graphs, keep_windows, ..config.clone() };
-                let mut trainer = graphs::trainer(Some(&gpu), &config, samples);
-                let (steps, validations) = graphs::train(&mut trainer, samples, None, u64::MAX);
-                (bits(&trainer), steps.iter().map(|step| step.loss).collect::<Vec<_>>(), validations)
+                trained_on_graphs(&gpu, &Config { keep_graphs, keep_windows, ..config.clone() }, samples)
             };
             let expected = trained(false, false);
             assert_eq!(trained(true, false), expected, "{:?}", config.model);
@@ -166,21 +159,10 @@ fn a_gpu_that_is_too_small_for_graphs_takes_their_edges_batch_by_batch() {
     let samples = market(21);
     let trained = |gpu: &Device| {
         let config = Config { keep_graphs: true, ..graphs::over_graphs(AttentionKind::Gat) };
-        let (mut losses, mut cuts) = (Vec::new(), Vec::new());
         let train = SampleRanges::from(0..18);
         let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
-        let mut trainer = graphs::trainer(Some(gpu), &config, &samples);
-        trainer
-            .train(&run, &mut |event| {
-                match event {
-                    Event::Step(step) => losses.push(step.loss),
-                    Event::Shortage(cut) => cuts.push((cut.releases_graphs, cut.releases_windows, cut.batch_size)),
-                    _ => {}
-                }
-                ControlFlow::Continue(())
-            })
-            .unwrap();
-        (losses, cuts)
+        let told = |cut: &ShortageEvent| (cut.releases_graphs, cut.releases_windows, cut.batch_size);
+        losses_and_cuts(&mut graphs::trainer(Some(gpu), &config, &samples), &run, told)
     };
     let gpu = Device::cpu();
     let (expected, _) = trained(&gpu);
@@ -198,7 +180,7 @@ fn batches_bring_no_windows() {
         let train_on = SampleRanges::from(0..49);
         let run = Run { samples: &windows(), train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
         let mut copies = Vec::new();
-        let mut trainer = crate::on_gpu(&gpu, &config);
+        let mut trainer = on_gpu(&gpu, &config);
         trainer
             .train(&run, &mut |event| {
                 if let Event::Step(_) = event {
@@ -225,20 +207,10 @@ fn a_gpu_that_is_too_small_for_them_goes_on_batch_by_batch() {
         let needed = gpu.usage().allocated_bytes_peak;
         let gpu = Device::cpu();
         gpu.set_budget_bytes(Some(needed - windows_bytes / 2));
-        let mut trainer = crate::on_gpu(&gpu, &config);
         let (train_on, validation) = (SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
         let run = Run { samples: &samples, train: &train_on, validation: &validation, checkpoints: None };
-        let (mut losses, mut cuts) = (Vec::new(), Vec::new());
-        trainer
-            .train(&run, &mut |event| {
-                match event {
-                    Event::Step(step) => losses.push(step.loss),
-                    Event::Shortage(cut) => cuts.push((cut.releases_windows, cut.batch_size)),
-                    _ => {}
-                }
-                ControlFlow::Continue(())
-            })
-            .unwrap();
+        let told = |cut: &ShortageEvent| (cut.releases_windows, cut.batch_size);
+        let (losses, cuts) = losses_and_cuts(&mut on_gpu(&gpu, &config), &run, told);
         assert_eq!((cuts, losses), (vec![(true, batch_size)], expected.1));
     }
 }

@@ -43,6 +43,11 @@ fn planned_and_taken(gpu: &Device, config: &Config, samples: &dyn Samples) -> [V
     [planned.collect(), taken.collect()]
 }
 
+/// True if no part took more than was planned of it.
+fn is_enough(planned: &[usize], taken: &[usize]) -> bool {
+    taken.iter().zip(planned).all(|(taken, planned)| taken <= planned)
+}
+
 /// A run of samples of which each has windows of its own takes what was planned, to the byte, and
 /// all of it in an epoch.
 fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
@@ -113,8 +118,7 @@ fn no_more_is_taken_than_was_planned_of_windows_in_common() {
             let base = Config { run_length, max_steps: Some(5), ..whole(precision, 1) };
             let [planned, taken] = planned_and_taken(&gpu, &base, &series());
             assert_eq!(planned[0], taken[0], "bars");
-            let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
-            assert!(is_enough, "{taken:?} of {planned:?} with runs of {run_length:?}");
+            assert!(is_enough(&planned, &taken), "{taken:?} of {planned:?} with runs of {run_length:?}");
         }
     }
     // Bars that come with each batch, from memory and from a file.
@@ -123,8 +127,7 @@ fn no_more_is_taken_than_was_planned_of_windows_in_common() {
         for samples in [&series() as &dyn Samples, &InFile(series())] {
             let [planned, taken] = planned_and_taken(&gpu, &by_batch, samples);
             assert_eq!((planned[0], taken[0]), (0, 0), "bars that stay");
-            let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
-            assert!(is_enough, "{taken:?} of {planned:?}");
+            assert!(is_enough(&planned, &taken), "{taken:?} of {planned:?}");
         }
     }
     // The order of time, of samples of which as many share a window wherever a batch begins.
@@ -188,8 +191,7 @@ fn carried_states_take_what_was_planned() {
             let base = Config { max_steps: Some(5), ..carrying(&base) };
             for samples in [series(), with_gaps()] {
                 let [planned, taken] = planned_and_taken(&gpu, &base, &samples);
-                let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
-                assert!(is_enough, "{taken:?} of {planned:?} in batches of {}", base.batch_size);
+                assert!(is_enough(&planned, &taken), "{taken:?} of {planned:?} in batches of {}", base.batch_size);
                 assert_eq!((planned[0], planned[3]), (taken[0], taken[3]), "bars and states");
                 assert!(taken[3] > 0);
             }
@@ -204,8 +206,7 @@ fn no_more_is_taken_than_was_planned_of_dense_training_with_gaps() {
         for (run_length, samples) in [(4, series()), (5, with_gaps()), (9, with_gaps()), (100, with_gaps())] {
             let base = Config { max_steps: Some(5), ..in_runs(&normed(precision, 2), run_length) };
             let [planned, taken] = planned_and_taken(&gpu, &base, &samples);
-            let is_enough = taken.iter().zip(&planned).all(|(taken, planned)| taken <= planned);
-            assert!(is_enough, "{taken:?} of {planned:?} with runs of {run_length}");
+            assert!(is_enough(&planned, &taken), "{taken:?} of {planned:?} with runs of {run_length}");
         }
     }
 }

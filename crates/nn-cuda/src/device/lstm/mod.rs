@@ -245,12 +245,11 @@ impl<T: Operand> Lstms<T> {
             self.ensure_gradient_capacity()?;
         }
         self.starts_carried = learns && self.carried.is_some();
-        if self.starts_carried
-            && let Some(carried) = &mut self.carried
-        {
-            carried.find(batch, &self.bars);
+        let Lstms { names, layers, bars, over_bars, over_states, reads, masks, carried, .. } = self;
+        let mut carried = carried.as_mut().filter(|_| learns);
+        if let Some(carried) = &mut carried {
+            carried.find(batch, bars);
         }
-        let Lstms { names, layers, bars, over_bars, over_states, reads, masks, carried, starts_carried, .. } = self;
         for (k, bars) in bars.iter_mut().enumerate() {
             bars.enqueue(batch, k, dropout.is_some(), upload)?;
         }
@@ -258,7 +257,7 @@ impl<T: Operand> Lstms<T> {
             let layer_masks = |l| names.iter().map(move |name| dropout.mask(name, l).into());
             upload.put(masks, &(0..layers.len() - 1).flat_map(layer_masks).collect::<Vec<_>>())?;
         }
-        if *starts_carried && let Some(carried) = carried {
+        if let Some(carried) = carried {
             carried.enqueue(upload)?;
         }
         over_bars.enqueue(upload)?;
