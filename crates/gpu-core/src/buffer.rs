@@ -1,11 +1,10 @@
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::ptr::NonNull;
 
 use bytemuck::Pod;
 
 use crate::async_download::AsyncDownload;
-use crate::cuda::{Gpu, LockedBlock, PendingDownload, PendingUploads};
+use crate::cuda::{Gpu, PendingDownload, PendingUploads};
 #[cfg(feature = "cuda")]
 use crate::cuda::{Pinned, Stream, Transfer};
 use crate::device::{Cuda, Device, Scope};
@@ -30,8 +29,6 @@ pub struct Buffer<T: Pod> {
 #[derive(Debug)]
 enum Memory {
     Host(HostBlock),
-    /// Page-locked memory of the host.
-    Locked(LockedBlock),
     Device(DeviceBlock),
 }
 
@@ -139,7 +136,7 @@ impl<T: Pod> Buffer<T> {
     pub fn copy_from_at(&mut self, start: usize, values: &[T]) -> Result<()> {
         let range = self.range(start, values.len());
         match &self.memory {
-            Memory::Host(_) | Memory::Locked(_) => self.as_mut_slice()[range].copy_from_slice(values),
+            Memory::Host(_) => self.as_mut_slice()[range].copy_from_slice(values),
             Memory::Device(block) => {
                 let offset = (start * size_of::<T>()) as u64;
                 block.gpu.write_block(block.address + offset, bytemuck::cast_slice(values))?;
@@ -156,7 +153,7 @@ impl<T: Pod> Buffer<T> {
                 under_way.send(&block.gpu, bytemuck::cast_slice(values), block.address)?;
             }
             Memory::Device(_) => {}
-            Memory::Host(_) | Memory::Locked(_) => self.as_mut_slice()[range].copy_from_slice(values),
+            Memory::Host(_) => self.as_mut_slice()[range].copy_from_slice(values),
         }
         Ok(())
     }
@@ -172,7 +169,7 @@ impl<T: Pod> Buffer<T> {
     pub fn copy_to(&self, values: &mut [T]) -> Result<()> {
         assert_eq!(values.len(), self.len, "a copy is of as many elements on both sides");
         match &self.memory {
-            Memory::Host(_) | Memory::Locked(_) => values.copy_from_slice(self.as_slice()),
+            Memory::Host(_) => values.copy_from_slice(self.as_slice()),
             Memory::Device(block) => block.gpu.read_block(block.address, bytemuck::cast_slice_mut(values))?,
         }
         Ok(())
@@ -196,7 +193,7 @@ impl<T: Pod> Buffer<T> {
     /// no more pages.
     pub fn fetch(&self) -> Result<AsyncDownload<T>> {
         match &self.memory {
-            Memory::Host(_) | Memory::Locked(_) => Ok(AsyncDownload::here(self.as_slice().to_vec())),
+            Memory::Host(_) => Ok(AsyncDownload::here(self.as_slice().to_vec())),
             Memory::Device(block) => {
                 Ok(AsyncDownload::coming(PendingDownload::new(&block.gpu, block.address, self.bytes())?, self.len))
             }
@@ -209,7 +206,7 @@ impl<T: Pod> Buffer<T> {
     /// [`Error::Driver`](crate::Error::Driver) for a buffer on a GPU that fails.
     pub fn set_zero(&mut self) -> Result<()> {
         match &self.memory {
-            Memory::Host(_) | Memory::Locked(_) => self.as_mut_slice().fill(T::zeroed()),
+            Memory::Host(_) => self.as_mut_slice().fill(T::zeroed()),
             Memory::Device(block) => block.gpu.zero_block(block.address, self.bytes())?,
         }
         Ok(())
@@ -225,7 +222,7 @@ impl<T: Pod> Buffer<T> {
     pub fn set_zero_at(&mut self, start: usize, len: usize) -> Result<()> {
         let range = self.range(start, len);
         match &self.memory {
-            Memory::Host(_) | Memory::Locked(_) => self.as_mut_slice()[range].fill(T::zeroed()),
+            Memory::Host(_) => self.as_mut_slice()[range].fill(T::zeroed()),
             Memory::Device(block) => {
                 let size = size_of::<T>();
                 block.gpu.zero_block(block.address + (start * size) as u64, len * size)?;
@@ -237,7 +234,7 @@ impl<T: Pod> Buffer<T> {
     /// Device address of the first element, for kernels.
     pub fn address(&self) -> u64 {
         match &self.memory {
-            Memory::Host(_) | Memory::Locked(_) => self.host().as_ptr().expose_provenance() as u64,
+            Memory::Host(block) => block.start.as_ptr().expose_provenance() as u64,
             Memory::Device(block) => block.address,
         }
     }
@@ -262,11 +259,11 @@ impl<T: Pod> Buffer<T> {
     /// # Panics
     /// If the buffer is on a GPU.
     pub fn as_slice(&self) -> &[T] {
-        let start = self.host();
+        let block = self.host();
         // SAFETY: the block holds `len * size_of::<T>()` bytes, initialised (zeroed at first),
         // aligned to 64, which is at least the alignment of any `Pod` that `zeros` accepts; any
         // bytes are a valid `Pod`; `&self` excludes writers.
-        unsafe { std::slice::from_raw_parts(start.cast::<T>().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(block.start.cast::<T>().as_ptr(), self.len) }
     }
 
     /// The elements of a buffer in host memory, for writing.
@@ -274,24 +271,22 @@ impl<T: Pod> Buffer<T> {
     /// # Panics
     /// If the buffer is on a GPU.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
-        let start = self.host();
+        let block = self.host();
         // SAFETY: as in `as_slice`; `&mut self` makes this the only reference.
-        unsafe { std::slice::from_raw_parts_mut(start.cast::<T>().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(block.start.cast::<T>().as_ptr(), self.len) }
     }
 
     /// The GPU whose memory the buffer is in.
     pub(crate) fn gpu(&self) -> Option<&Gpu> {
         match &self.memory {
-            Memory::Host(_) | Memory::Locked(_) => None,
+            Memory::Host(_) => None,
             Memory::Device(block) => Some(&block.gpu),
         }
     }
 
-    /// The first byte of a buffer in host memory.
-    fn host(&self) -> NonNull<u8> {
+    fn host(&self) -> &HostBlock {
         match &self.memory {
-            Memory::Host(block) => block.start,
-            Memory::Locked(block) => block.start(),
+            Memory::Host(block) => block,
             Memory::Device(block) => {
                 panic!("{}: slices are of host memory; copy_to reads a buffer on {}", self.scope.label(), block.gpu)
             }
@@ -352,8 +347,7 @@ impl<T: Pod> Buffer<T> {
 impl<T: Pod> Drop for Buffer<T> {
     fn drop(&mut self) {
         let id = match &self.memory {
-            Memory::Host(block) => block.id,
-            Memory::Locked(_) => None,
+            Memory::Host(block) => block.id(),
             Memory::Device(block) => match block.owner {
                 BlockOwner::Pool(id) => Some(id),
                 BlockOwner::Driver => {
@@ -371,10 +365,10 @@ impl<T: Pod> Drop for Buffer<T> {
 }
 
 fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, AllocationError> {
-    let request = scope.request(bytes);
     if let Some(block) = scope.locked_block(bytes) {
-        return Ok(Memory::Locked(block));
+        return Ok(Memory::Host(HostBlock::locked(block)));
     }
+    let request = scope.request(bytes);
     match scope.device() {
         Device::Cpu(_) => HostBlock::zeroed(scope.device().memory().pool(), &request).map(Memory::Host),
         Device::Cuda(cuda) => DeviceBlock::new(cuda, &request).map(Memory::Device),

@@ -4,6 +4,7 @@ use std::num::NonZero;
 use std::ops::DerefMut;
 use std::ptr::{self, NonNull};
 
+use crate::cuda::LockedBlock;
 use crate::free_memory;
 use crate::pool::{AllocationError, AllocationRequest, BlockId, Pool};
 #[cfg(target_os = "linux")]
@@ -36,12 +37,21 @@ pub fn reserved_bytes(blocks: impl IntoIterator<Item = usize>) -> usize {
     crate::pool::reserved_bytes(blocks, GRANULE_BYTES)
 }
 
-/// A live block of a pool over host memory, which whoever holds it gives back to the pool.
+/// A live block of host memory: of a pool, to which whoever holds it gives it back, or page-locked.
 #[derive(Debug)]
 pub(crate) struct HostBlock {
     pub(crate) start: NonNull<u8>,
-    /// `None` for a block of no bytes, which takes no memory.
-    pub(crate) id: Option<BlockId>,
+    owner: HostOwner,
+}
+
+/// Owner of a block of host memory.
+#[derive(Debug)]
+enum HostOwner {
+    Pool(BlockId),
+    /// Page-locked memory, which ends with the block.
+    Locked(#[expect(dead_code, reason = "it is held until the block ends")] Box<LockedBlock>),
+    /// There are no bytes.
+    Nobody,
 }
 
 impl HostBlock {
@@ -52,7 +62,7 @@ impl HostBlock {
         request: &AllocationRequest,
     ) -> Result<Self, AllocationError> {
         if request.bytes == 0 {
-            return Ok(HostBlock { start: NonNull::without_provenance(ALIGN), id: None });
+            return Ok(HostBlock { start: NonNull::without_provenance(ALIGN), owner: HostOwner::Nobody });
         }
         let id = pool.allocate(request)?;
         let address = pool.address(id);
@@ -61,7 +71,20 @@ impl HostBlock {
         let bytes = (unclean.end - unclean.start) as usize;
         // SAFETY: the range lies in the block, which is mapped and nobody else's until it is freed.
         unsafe { pointer(unclean.start).write_bytes(0, bytes) };
-        Ok(HostBlock { start: pointer(address), id: Some(id) })
+        Ok(HostBlock { start: pointer(address), owner: HostOwner::Pool(id) })
+    }
+
+    /// A block in page-locked memory.
+    pub(crate) fn locked(memory: LockedBlock) -> Self {
+        HostBlock { start: memory.start(), owner: HostOwner::Locked(Box::new(memory)) }
+    }
+
+    /// The block's number in its pool, if it is one of a pool.
+    pub(crate) fn id(&self) -> Option<BlockId> {
+        match self.owner {
+            HostOwner::Pool(id) => Some(id),
+            HostOwner::Locked(_) | HostOwner::Nobody => None,
+        }
     }
 }
 
