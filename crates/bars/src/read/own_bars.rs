@@ -88,7 +88,7 @@ fn place(
 struct Placing<'a> {
     timeframe: Timeframe,
     clock: &'a BinClock,
-    given: BarCursor<'a>,
+    given: BarCursor<&'a SpooledBars>,
     has_volume: bool,
     has_spread: bool,
     /// When the own bars open that may be unfinished.
