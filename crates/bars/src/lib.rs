@@ -6,6 +6,7 @@ mod bars;
 mod clean;
 mod error;
 mod exact;
+mod median;
 mod parse;
 mod place;
 mod proof;

@@ -1,7 +1,7 @@
 //! Place of rows and bars while files are read: in memory, or in a folder.
 
 use std::fmt;
-use std::ops::{ControlFlow, Range};
+use std::ops::{ControlFlow, Deref, Range};
 use std::path::Path;
 
 use crate::bar_source::{BarSource, PIECE_BARS, pieces_of};
@@ -154,23 +154,36 @@ pub(crate) fn for_each_bar(bars: &dyn BarSource, mut visit: impl FnMut(Bar) -> R
 }
 
 /// Bars one after the other.
-pub(crate) struct BarCursor<'a> {
-    bars: &'a dyn BarSource,
+#[derive(Clone)]
+pub(crate) struct BarCursor<S> {
+    bars: S,
+    /// Bars that are read at once.
+    piece_bars: usize,
     piece: Bars,
     /// Place of the next bar in the piece, and of the piece's end among all.
     next: usize,
     read: usize,
 }
 
-impl<'a> BarCursor<'a> {
-    pub(crate) fn new(bars: &'a dyn BarSource) -> Self {
-        BarCursor { bars, piece: Bars::with_capacity(bars.timeframe(), 0), next: 0, read: 0 }
+impl<S> BarCursor<S>
+where
+    S: Deref,
+    S::Target: BarSource,
+{
+    pub(crate) fn new(bars: S) -> Self {
+        BarCursor::in_pieces(bars, PIECE_BARS)
+    }
+
+    /// The same, which reads `piece_bars` bars at once.
+    pub(crate) fn in_pieces(bars: S, piece_bars: usize) -> Self {
+        let piece = Bars::with_capacity(bars.timeframe(), 0);
+        BarCursor { bars, piece_bars, piece, next: 0, read: 0 }
     }
 
     /// When the next bar opens.
     pub(crate) fn peek_open_time(&mut self) -> Result<Option<i64>> {
         if self.next == self.piece.len() {
-            let range = self.read..self.bars.len().min(self.read + PIECE_BARS);
+            let range = self.read..self.bars.len().min(self.read + self.piece_bars);
             if range.is_empty() {
                 return Ok(None);
             }
@@ -187,5 +200,11 @@ impl<'a> BarCursor<'a> {
         }
         self.next += 1;
         Ok(Some(self.piece.bar(self.next - 1)))
+    }
+}
+
+impl<S> fmt::Debug for BarCursor<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BarCursor").field("read", &self.read).field("next", &self.next).finish()
     }
 }

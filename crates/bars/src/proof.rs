@@ -154,8 +154,10 @@ impl ProofQuery<'_> {
                 return Err(future.leak(self.name, perturbation, difference));
             }
         }
-        let is_open = |bars: &Bars, open_time: i64| bars.close_after(open_time) > self.moment.time;
-        let open = |bars: &Bars| bars.open_time.iter().rev().take_while(|&&time| is_open(bars, time)).count();
+        let open = |bars: &Bars| {
+            let is_open = |&&open_time: &&i64| bars.close_after(open_time) > self.moment.time;
+            bars.open_time.iter().rev().take_while(is_open).count()
+        };
         let replaced: usize = std::iter::once(bars).chain(own).map(open).sum();
         Ok(Proof { windows: before.windows, bars: bars.len(), replaced })
     }
@@ -250,10 +252,7 @@ fn prove_instrument(
     let StreamedInstrument { bars: all, .. } = instrument;
     let (base_ns, time) = (all.timeframe().duration_ns(), future.moment.time);
     let known = partition_point(all, |open_time| open_time + base_ns <= time)?;
-    // The last bar that is known, which the future follows, is read with it.
-    let first = known.saturating_sub(1);
-    let mut end = Bars::with_capacity(all.timeframe(), 0);
-    all.read(first..all.len().min(known + FUTURE_BARS), &mut end)?;
+    let (first, end) = future_end(all, known)?;
     let own = own_ends(all, future)?;
     let different = |end: Bars, own: Vec<ReplacedOwnBars>| {
         let own = own.into_iter().map(|own| Arc::new(own) as Arc<dyn BarSource + Send>).collect();
@@ -283,6 +282,15 @@ fn prove_instrument(
     Ok(())
 }
 
+/// The last of the first `known` bars, which the future follows, and those after it: the place of
+/// the first of them, and the bars.
+fn future_end(source: &dyn BarSource, known: usize) -> Result<(usize, Bars)> {
+    let first = known.saturating_sub(1);
+    let mut end = Bars::with_capacity(source.timeframe(), 0);
+    source.read(first..source.len().min(known + FUTURE_BARS), &mut end)?;
+    Ok((first, end))
+}
+
 /// Own bars of `all` in the timeframes of the series, of which those after the moment can be
 /// replaced.
 fn own_ends(all: &dyn BarSource, future: Future<'_>) -> Result<Vec<ReplacedOwnBars>> {
@@ -291,9 +299,7 @@ fn own_ends(all: &dyn BarSource, future: Future<'_>) -> Result<Vec<ReplacedOwnBa
     for Window { timeframe, .. } in spec.checked_windows()? {
         let Some(source) = all.own_bars(timeframe) else { continue };
         let known = partition_point(&*source, |open_time| spec.bins.bin(timeframe, open_time).end <= time)?;
-        let first = known.saturating_sub(1);
-        let mut end = Bars::with_capacity(timeframe, 0);
-        source.read(first..source.len().min(known + FUTURE_BARS), &mut end)?;
+        let (first, mut end) = future_end(&*source, known)?;
         end.bins = spec.bins.clone();
         ends.push(ReplacedOwnBars { source, first, end, own: Vec::new() });
     }

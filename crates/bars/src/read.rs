@@ -1,4 +1,5 @@
 pub(crate) mod bar_lines;
+mod by_timeframe;
 pub(crate) mod compared;
 pub(crate) mod event_count;
 mod joined;
@@ -7,39 +8,38 @@ pub(crate) mod pair;
 pub(crate) mod profile;
 pub(crate) mod summary;
 pub(crate) mod universe;
+mod zones;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::bar_source::BarSource;
 use crate::bars::Bars;
 use crate::clean::fillers::drop_fillers;
-use crate::clean::grid::settle_off_grid;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
 use crate::clean::spread;
-use crate::clean::weekly_close::{WeekEnds, ZoneChoice};
+use crate::clean::weekly_close::ZoneChoice;
 use crate::error::row_error::RowError;
 use crate::error::{Error, Result};
 use crate::parse::adjustment::Adjustments;
 use crate::parse::bar_file::BarFile;
-use crate::parse::format_name::FormatName;
 use crate::parse::options::{Overlaps, ReadOptions, StampedAt};
 use crate::parse::own_zone::OwnZone;
-use crate::parse::symbol::timeframe_of;
 use crate::parse::symbol_column::LikelySymbols;
 use crate::parse::symbol_rows::SymbolRows;
 use crate::place::{ObserveBytes, ReadPlace, StoredBars, for_each_bar};
+use crate::read::by_timeframe::{ByTimeframe, SpacedFile};
 use crate::read::compared::ComparedFiles;
 use crate::read::joined::{RowLines, join_equal};
 use crate::read::profile::BarProfile;
 use crate::read::summary::{FileSummary, OwnBars, ReadSummary};
+use crate::read::zones::choose_zones;
 use crate::spool::{SpoolWriter, SpooledBars};
 use crate::ticks::file::TickForm;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{RowTime, counted, display_duration, display_utc, listed};
-use crate::time::zone::Zone;
+use crate::time::timestamp::{RowTime, counted, display_utc, listed};
 
 /// Most jumps that are listed; further ones are counted.
 const JUMPS_TOLD: usize = 3;
@@ -228,102 +228,6 @@ pub(crate) fn read_in<P: AsRef<Path>>(
         recording.summary.compared.push(compared);
     }
     Ok(recording)
-}
-
-/// A file and the distances of its rows.
-struct SpacedFile {
-    file: BarFile,
-    spacings: Spacings,
-}
-
-impl SpacedFile {
-    /// Timeframe of the bars, where they are evidently not of `base`, by their spacing or the
-    /// file's name.
-    fn other_than(&self, base: Timeframe) -> Result<Option<Timeframe>> {
-        match self.spacings.evidently_shorter(base) {
-            None => Ok(self.longer_than(base)),
-            Some(spacing_ns) => match Timeframe::from_duration_ns(spacing_ns) {
-                Some(shorter) if base.is_multiple_of(shorter) => Ok(Some(shorter)),
-                _ => Err(self.shorter_than(base)),
-            },
-        }
-    }
-
-    /// Timeframe of the bars, where they are evidently longer than `base`, by their spacing or the
-    /// file's name.
-    fn longer_than(&self, base: Timeframe) -> Option<Timeframe> {
-        self.spacings.evidently_longer(base).or_else(|| self.named_other_than(base))
-    }
-
-    /// The file without single rows off the grid of `base`.
-    fn on_grid(mut self, base: Timeframe) -> Result<Self> {
-        if !self.spacings.are_multiples_of(base) && settle_off_grid(&mut self.file, base)? {
-            self.spacings = Spacings::default();
-            self.spacings.add(&self.file.rows);
-        }
-        Ok(self)
-    }
-
-    /// A timeframe other than `base` in the file's name, if its bars can be of it.
-    fn named_other_than(&self, base: Timeframe) -> Option<Timeframe> {
-        timeframe_of(&self.file.path).filter(|named| *named != base && self.spacings.fits(*named))
-    }
-
-    /// Refusal of bars that are shorter than `stated`.
-    fn shorter_than(&self, stated: Timeframe) -> Error {
-        let found = match self.spacings.evidently_shorter(stated) {
-            Some(spacing_ns) => {
-                format!("most of its bars are less than {stated} apart, such as {}", display_duration(spacing_ns))
-            }
-            None => "its name has a shorter timeframe".to_owned(),
-        };
-        Error::ShorterBars { path: self.file.path.clone(), found, stated }
-    }
-}
-
-/// The files of one symbol by the timeframe of their bars.
-struct ByTimeframe {
-    /// Files of the series' bars, and those of unknown timeframe.
-    series_files: Vec<SpacedFile>,
-    others: BTreeMap<Timeframe, Vec<SpacedFile>>,
-}
-
-impl ByTimeframe {
-    /// Sorts files by timeframe; that of the series is the stated one, or the shortest of the
-    /// files'. A file that may have bars of a stated one is taken to have them.
-    fn new(sources: Vec<BarFile>, stated: Option<Timeframe>) -> Result<Self> {
-        let spaced = |file: BarFile| {
-            let mut spacings = Spacings::default();
-            spacings.add(&file.rows);
-            SpacedFile { file, spacings }
-        };
-        let sources: Vec<SpacedFile> = sources.into_iter().map(spaced).collect();
-        let base = stated.or_else(|| sources.iter().filter_map(|source| source.spacings.only()).min());
-        let own_of = |source: &SpacedFile| match (stated, base) {
-            (Some(base), _) => source.other_than(base),
-            (None, Some(base)) => Ok(source.longer_than(base)),
-            (None, None) => Ok(None),
-        };
-        let own = sources.iter().map(own_of).collect::<Result<Vec<_>>>()?;
-        let mut by_timeframe = ByTimeframe { series_files: Vec::new(), others: BTreeMap::new() };
-        for (source, own) in sources.into_iter().zip(own) {
-            match own.filter(|own| Some(*own) != base) {
-                Some(other) => by_timeframe.others.entry(other).or_default().push(source),
-                None => by_timeframe.series_files.push(source),
-            }
-        }
-        if by_timeframe.series_files.is_empty() {
-            let others = std::mem::take(&mut by_timeframe.others);
-            if let (Some(stated), Some((shortest, sources))) = (stated, others.first_key_value())
-                && *shortest < stated
-            {
-                return Err(sources[0].shorter_than(stated));
-            }
-            // Longer bars alone are refused by their spacing when they are read.
-            by_timeframe.series_files = others.into_values().flatten().collect();
-        }
-        Ok(by_timeframe)
-    }
 }
 
 /// Joins files of one timeframe into one recording. If they are own bars of a longer timeframe, the
@@ -525,54 +429,6 @@ fn session_days(sources: &[BarFile], base: Timeframe, stamp_delay_ns: i64) -> Se
     SessionDays::told_by(
         sources.iter().flat_map(|source| source.rows.stamps()).map(|stamp| stamp.ns() - stamp_delay_ns),
     )
-}
-
-/// One clock a file. Files of one format come from one vendor, and a short file alone does not
-/// reveal its clock. So all files of a format share one clock, except those that clearly show
-/// another.
-fn choose_zones(sources: &[BarFile], options: &ReadOptions, close_delay_ns: i64, base: Timeframe) -> Vec<ZoneChoice> {
-    let stated = options.zone.as_ref();
-    let week_ends = |source: &BarFile| {
-        let mut ends = WeekEnds::new(base);
-        ends.add(source.rows.stamps().filter(|stamp| !source.quiet.contains(*stamp)), close_delay_ns);
-        FormatWeekEnds { format: source.format.name, ends }
-    };
-    let files: Vec<FormatWeekEnds> = sources.iter().map(week_ends).collect();
-    let common = common_choices(files.iter(), stated, base);
-    let own: Vec<Option<ZoneChoice>> = files
-        .iter()
-        .zip(sources)
-        .map(|(file, source)| match &source.own_zone {
-            Some(own) if own.is_in_rows() || stated.is_none() => {
-                let choice = file.ends.choose(file.format, Some(&own.zone));
-                Some(ZoneChoice { why: own.why().to_owned(), ..choice })
-            }
-            _ if stated.is_some() => None,
-            _ => file.ends.own_choice(file.format, &common[&file.format].zone),
-        })
-        .collect();
-    let others = files.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(file, _)| file);
-    let common = common_choices(others, stated, base);
-    own.into_iter().zip(&files).map(|(own, file)| own.unwrap_or_else(|| common[&file.format].clone())).collect()
-}
-
-/// The weekends of one file.
-struct FormatWeekEnds {
-    format: FormatName,
-    ends: WeekEnds,
-}
-
-/// The clock of the files of each format.
-fn common_choices<'a>(
-    files: impl Iterator<Item = &'a FormatWeekEnds>,
-    stated: Option<&Zone>,
-    base: Timeframe,
-) -> BTreeMap<FormatName, ZoneChoice> {
-    let mut together: BTreeMap<FormatName, WeekEnds> = BTreeMap::new();
-    for file in files {
-        together.entry(file.format).or_insert_with(|| WeekEnds::new(base)).extend(&file.ends);
-    }
-    together.into_iter().map(|(format, ends)| (format, ends.choose(format, stated))).collect()
 }
 
 fn source_warning(source: &BarFile, options: &ReadOptions) -> Option<String> {

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use crate::bars::Bar;
+use crate::median::median;
 use crate::time::timestamp::display_utc;
 
 /// Least size of a jump, in typical ranges.
@@ -140,8 +141,7 @@ fn typical_range(bars: &VecDeque<Bar>, place: usize) -> f64 {
     let around = place.saturating_sub(BARS_AROUND)..(place + 1 + BARS_AROUND).min(bars.len());
     let mut ranges: Vec<f64> =
         around.filter(|&k| k != place).map(|k| (bars[k].high - bars[k].low) / bars[k].low).collect();
-    let middle = ranges.len() / 2;
-    *ranges.select_nth_unstable_by(middle, f64::total_cmp).1
+    median(&mut ranges)
 }
 
 impl fmt::Display for Jump {

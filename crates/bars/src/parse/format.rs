@@ -85,10 +85,7 @@ impl RowFormat {
 
     /// The format, in which a column names no symbols if its numbers are wanted.
     pub(crate) fn for_columns(mut self, head: &[NumberedLine], is_wanted: impl Fn(&[u8]) -> bool) -> RowFormat {
-        let header = head.iter().find(|(line, _)| Some(*line) == self.header_line);
-        let symbol = self.columns.symbol.zip(header);
-        let name = symbol.and_then(|(column, (_, text))| RowFields::split(text, self.delimiter).get(column));
-        if name.is_some_and(is_wanted) {
+        if symbols_name(head, self.header_line, self.delimiter, &self.columns).is_some_and(is_wanted) {
             self.columns.symbol = None;
         }
         self
@@ -209,11 +206,8 @@ impl RowFormat {
                 let header_line = header.map(|(line, _)| line);
                 let assumed_adjusted = columns.adjusted.filter(|_| named.is_none());
                 let is_named = named.is_some();
-                let symbols_name = header_line.zip(columns.symbol).and_then(|(header_line, column)| {
-                    let (_, names) = head.iter().find(|(line, _)| *line == header_line)?;
-                    RowFields::split(names, delimiter).get(column)
-                });
-                let has_sure_symbols = symbols_name.is_none_or(header::surely_has_symbols);
+                let name_of_symbols = symbols_name(head, header_line, delimiter, &columns);
+                let has_sure_symbols = name_of_symbols.is_none_or(header::surely_has_symbols);
                 let format = RowFormat {
                     name,
                     style,
@@ -230,6 +224,18 @@ impl RowFormat {
         }
         Ok(None)
     }
+}
+
+/// The name of the column of symbols in the header; `None` without one of both.
+fn symbols_name<'a>(
+    head: &'a [NumberedLine],
+    header_line: Option<u64>,
+    delimiter: u8,
+    columns: &BarColumns,
+) -> Option<&'a [u8]> {
+    let (column, header_line) = columns.symbol.zip(header_line)?;
+    let (_, names) = head.iter().find(|(line, _)| *line == header_line)?;
+    RowFields::split(names, delimiter).get(column)
 }
 
 /// True if a column has numbers with fractions, which name no symbols: a feature may be called

@@ -9,6 +9,7 @@ use std::path::Path;
 use crate::error::column_fault::ColumnFault;
 use crate::error::message::Percent;
 use crate::error::{Error, Result};
+use crate::median::median;
 use crate::parse::format::RowFormat;
 use crate::parse::row::BarRow;
 
@@ -72,7 +73,7 @@ impl OpenClose {
         if pairs < PAIRS_MIN {
             return None;
         }
-        let [as_read, exchanged] = [&self.to_open, &self.to_close].map(|distances| median(distances));
+        let [as_read, exchanged] = [&self.to_open, &self.to_close].map(|distances| median(&mut distances.clone()));
         (as_read > RATIO_MAX * exchanged).then_some(Exchanged { pairs, as_read, exchanged })
     }
 
@@ -108,12 +109,6 @@ impl OpenClose {
             Percent(100.0 * exchanged)
         ))
     }
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    let middle = sorted.len() / 2;
-    *sorted.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 #[cfg(test)]

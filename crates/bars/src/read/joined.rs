@@ -22,7 +22,7 @@ use crate::parse::bar_file::BarFile;
 use crate::parse::ledger::RowCount;
 use crate::parse::options::ReadOptions;
 use crate::parse::symbol_rows::SymbolRows;
-use crate::place::{BarCursor, ReadPlace};
+use crate::place::{BarCursor, ReadPlace, StoredBars};
 use crate::read::compared::is_same;
 use crate::read::summary::FileSummary;
 use crate::read::{FileBars, JoinedFiles};
@@ -79,7 +79,7 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
     }
     let next_of = |(file, begin): (usize, &Option<i64>)| Some(Reverse((begin.as_ref().copied()?, file)));
     let mut next: BinaryHeap<Reverse<(i64, usize)>> = begins.iter().enumerate().filter_map(next_of).collect();
-    let mut cursors: Vec<Option<BarCursor<'_>>> = pieces.iter().map(|_| None).collect();
+    let mut cursors: Vec<Option<BarCursor<&StoredBars>>> = pieces.iter().map(|_| None).collect();
     let mut copies = vec![Copies::default(); pieces.len()];
     let mut whole = lines.place.sink(lines.base, lines.options.all_columns())?;
     let may_be_unfinished =

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use crate::bar_source::{BarSource, pieces_of};
 use crate::bars::{Bar, Bars};
 use crate::error::{Error, Result};
+use crate::median::median;
 use crate::place::BarCursor;
 use crate::read::SpooledRecording;
 use crate::read::compared::is_same;
@@ -88,7 +89,7 @@ fn place(
 struct Placing<'a> {
     timeframe: Timeframe,
     clock: &'a BinClock,
-    given: BarCursor<'a>,
+    given: BarCursor<&'a SpooledBars>,
     has_volume: bool,
     has_spread: bool,
     /// When the own bars open that may be unfinished.
@@ -194,12 +195,6 @@ impl Placing<'_> {
     fn fault(&self, fault: String) -> Error {
         Error::OwnBars { instrument: self.account.summary.symbol.clone(), timeframe: self.timeframe, fault }
     }
-}
-
-/// The middle one of some values.
-fn median(values: &mut [f64]) -> f64 {
-    let middle = values.len() / 2;
-    *values.select_nth_unstable_by(middle, f64::total_cmp).1
 }
 
 /// The first price that differs, of the close, open, high and low.

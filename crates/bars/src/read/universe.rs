@@ -93,7 +93,8 @@ impl ReadOptions {
             let in_columns = symbols_of_columns(path);
             let named = if in_columns.is_empty() { in_rows()? } else { in_columns };
             if !named.is_empty() {
-                return require_distinct(path, named);
+                require_distinct(path, &named)?;
+                return Ok(named);
             }
         }
         Ok(vec![self.symbol_of(path)?])
@@ -101,17 +102,14 @@ impl ReadOptions {
 }
 
 /// Refuses symbols of a file that differ in the case of letters alone.
-fn require_distinct(path: &Path, symbols: Vec<String>) -> Result<Vec<String>> {
-    let alike = {
-        let mut seen = HashMap::with_capacity(symbols.len());
-        let mut repeated =
-            symbols.iter().filter_map(|symbol| Some((seen.insert(symbol.to_lowercase(), symbol)?, symbol)));
-        repeated.next().map(|(one, other)| (one.clone(), other.clone()))
-    };
-    match alike {
-        None => Ok(symbols),
-        Some((one, other)) => Err(Error::LikeSymbols { path: path.to_owned(), one, other }),
+fn require_distinct(path: &Path, symbols: &[String]) -> Result<()> {
+    let mut seen = HashMap::with_capacity(symbols.len());
+    for symbol in symbols {
+        if let Some(one) = seen.insert(symbol.to_lowercase(), symbol) {
+            return Err(Error::LikeSymbols { path: path.to_owned(), one: one.clone(), other: symbol.clone() });
+        }
     }
+    Ok(())
 }
 
 impl SymbolRows {

@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(late_among(&prices(300), ahead, 3).len(), 0, "chance gives as much");
     }
 
-    /// Where prices come back, the return of a horizon correlates with those after it.
+    /// The return of a horizon correlates with those after it where prices come back.
     #[test]
     fn prices_that_come_back_are_no_late_target() {
         let walk: Vec<f64> = prices(40_000).windows(2).map(|pair| (pair[1] / pair[0]).ln()).collect();

@@ -1,0 +1,107 @@
+//! Files of one symbol, sorted by the timeframe of their bars.
+
+use std::collections::BTreeMap;
+
+use crate::clean::grid::settle_off_grid;
+use crate::clean::spacing::Spacings;
+use crate::error::{Error, Result};
+use crate::parse::bar_file::BarFile;
+use crate::parse::symbol::timeframe_of;
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::display_duration;
+
+/// A file and the distances of its rows.
+pub(super) struct SpacedFile {
+    pub(super) file: BarFile,
+    pub(super) spacings: Spacings,
+}
+
+impl SpacedFile {
+    /// Timeframe of the bars, where they are evidently not of `base`, by their spacing or the
+    /// file's name.
+    fn other_than(&self, base: Timeframe) -> Result<Option<Timeframe>> {
+        match self.spacings.evidently_shorter(base) {
+            None => Ok(self.longer_than(base)),
+            Some(spacing_ns) => match Timeframe::from_duration_ns(spacing_ns) {
+                Some(shorter) if base.is_multiple_of(shorter) => Ok(Some(shorter)),
+                _ => Err(self.shorter_than(base)),
+            },
+        }
+    }
+
+    /// Timeframe of the bars, where they are evidently longer than `base`, by their spacing or the
+    /// file's name.
+    fn longer_than(&self, base: Timeframe) -> Option<Timeframe> {
+        self.spacings.evidently_longer(base).or_else(|| self.named_other_than(base))
+    }
+
+    /// The file without single rows off the grid of `base`.
+    pub(super) fn on_grid(mut self, base: Timeframe) -> Result<Self> {
+        if !self.spacings.are_multiples_of(base) && settle_off_grid(&mut self.file, base)? {
+            self.spacings = Spacings::default();
+            self.spacings.add(&self.file.rows);
+        }
+        Ok(self)
+    }
+
+    /// A timeframe other than `base` in the file's name, if its bars can be of it.
+    fn named_other_than(&self, base: Timeframe) -> Option<Timeframe> {
+        timeframe_of(&self.file.path).filter(|named| *named != base && self.spacings.fits(*named))
+    }
+
+    /// Refusal of bars that are shorter than `stated`.
+    fn shorter_than(&self, stated: Timeframe) -> Error {
+        let found = match self.spacings.evidently_shorter(stated) {
+            Some(spacing_ns) => {
+                format!("most of its bars are less than {stated} apart, such as {}", display_duration(spacing_ns))
+            }
+            None => "its name has a shorter timeframe".to_owned(),
+        };
+        Error::ShorterBars { path: self.file.path.clone(), found, stated }
+    }
+}
+
+/// The files of one symbol by the timeframe of their bars.
+pub(super) struct ByTimeframe {
+    /// Files of the series' bars, and those of unknown timeframe.
+    pub(super) series_files: Vec<SpacedFile>,
+    pub(super) others: BTreeMap<Timeframe, Vec<SpacedFile>>,
+}
+
+impl ByTimeframe {
+    /// Sorts files by timeframe; that of the series is the stated one, or the shortest of the
+    /// files'. A file that may have bars of a stated one is taken to have them.
+    pub(super) fn new(sources: Vec<BarFile>, stated: Option<Timeframe>) -> Result<Self> {
+        let spaced = |file: BarFile| {
+            let mut spacings = Spacings::default();
+            spacings.add(&file.rows);
+            SpacedFile { file, spacings }
+        };
+        let sources: Vec<SpacedFile> = sources.into_iter().map(spaced).collect();
+        let base = stated.or_else(|| sources.iter().filter_map(|source| source.spacings.only()).min());
+        let own_of = |source: &SpacedFile| match (stated, base) {
+            (Some(base), _) => source.other_than(base),
+            (None, Some(base)) => Ok(source.longer_than(base)),
+            (None, None) => Ok(None),
+        };
+        let own = sources.iter().map(own_of).collect::<Result<Vec<_>>>()?;
+        let mut by_timeframe = ByTimeframe { series_files: Vec::new(), others: BTreeMap::new() };
+        for (source, own) in sources.into_iter().zip(own) {
+            match own.filter(|own| Some(*own) != base) {
+                Some(other) => by_timeframe.others.entry(other).or_default().push(source),
+                None => by_timeframe.series_files.push(source),
+            }
+        }
+        if by_timeframe.series_files.is_empty() {
+            let others = std::mem::take(&mut by_timeframe.others);
+            if let (Some(stated), Some((shortest, sources))) = (stated, others.first_key_value())
+                && *shortest < stated
+            {
+                return Err(sources[0].shorter_than(stated));
+            }
+            // Longer bars alone are refused by their spacing when they are read.
+            by_timeframe.series_files = others.into_values().flatten().collect();
+        }
+        Ok(by_timeframe)
+    }
+}

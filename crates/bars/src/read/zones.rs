@@ -1,0 +1,63 @@
+//! Clocks of files that are read together.
+
+use std::collections::BTreeMap;
+
+use crate::clean::weekly_close::{WeekEnds, ZoneChoice};
+use crate::parse::bar_file::BarFile;
+use crate::parse::format_name::FormatName;
+use crate::parse::options::ReadOptions;
+use crate::time::timeframe::Timeframe;
+use crate::time::zone::Zone;
+
+/// One clock a file. Files of one format come from one vendor, and a short file alone does not
+/// reveal its clock. So all files of a format share one clock, except those that clearly show
+/// another.
+pub(super) fn choose_zones(
+    sources: &[BarFile],
+    options: &ReadOptions,
+    close_delay_ns: i64,
+    base: Timeframe,
+) -> Vec<ZoneChoice> {
+    let stated = options.zone.as_ref();
+    let week_ends = |source: &BarFile| {
+        let mut ends = WeekEnds::new(base);
+        ends.add(source.rows.stamps().filter(|stamp| !source.quiet.contains(*stamp)), close_delay_ns);
+        FormatWeekEnds { format: source.format.name, ends }
+    };
+    let files: Vec<FormatWeekEnds> = sources.iter().map(week_ends).collect();
+    let common = common_choices(files.iter(), stated, base);
+    let own: Vec<Option<ZoneChoice>> = files
+        .iter()
+        .zip(sources)
+        .map(|(file, source)| match &source.own_zone {
+            Some(own) if own.is_in_rows() || stated.is_none() => {
+                let choice = file.ends.choose(file.format, Some(&own.zone));
+                Some(ZoneChoice { why: own.why().to_owned(), ..choice })
+            }
+            _ if stated.is_some() => None,
+            _ => file.ends.own_choice(file.format, &common[&file.format].zone),
+        })
+        .collect();
+    let others = files.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(file, _)| file);
+    let common = common_choices(others, stated, base);
+    own.into_iter().zip(&files).map(|(own, file)| own.unwrap_or_else(|| common[&file.format].clone())).collect()
+}
+
+/// The weekends of one file.
+struct FormatWeekEnds {
+    format: FormatName,
+    ends: WeekEnds,
+}
+
+/// The clock of the files of each format.
+fn common_choices<'a>(
+    files: impl Iterator<Item = &'a FormatWeekEnds>,
+    stated: Option<&Zone>,
+    base: Timeframe,
+) -> BTreeMap<FormatName, ZoneChoice> {
+    let mut together: BTreeMap<FormatName, WeekEnds> = BTreeMap::new();
+    for file in files {
+        together.entry(file.format).or_insert_with(|| WeekEnds::new(base)).extend(&file.ends);
+    }
+    together.into_iter().map(|(format, ends)| (format, ends.choose(format, stated))).collect()
+}
