@@ -29,8 +29,8 @@ use super::weights::{LayerWeights, WeightSums};
 use super::window_panels;
 use super::{BLOCK_STEPS, Dimensions, add};
 use crate::kernel::{
-    self, CellGradients, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, PrefetchRows, ProductIsa, Start,
-    Step, View, ViewMut,
+    self, CellGradients, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, PrefetchRows, Start, Step, View,
+    ViewMut,
 };
 use crate::norm::add_gradients;
 use crate::profile::Work;
@@ -295,25 +295,26 @@ impl Sequence {
         let (rows, gates, hidden) = (block.len() * self.windows.len(), self.dims.gate_panels(), self.dims.sizes.hidden);
         let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
-        if let Some(bf16_isa) = self.dims.arithmetic.bf16_isa() {
-            if !self.projects_per_bar(l) {
-                add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
-            }
-            self.add_block_bf16(bf16_isa, l, &block, scratch);
-            return;
+        let bf16_isa = self.dims.arithmetic.bf16_isa();
+        if let Some(bf16_isa) = bf16_isa {
+            scratch.pairs.take_d_gates(bf16_isa, rows, gates, d_gates);
         }
-        kernel::outer(isa, rows, hidden, gates, before, d_gates, scratch.d_recurrent_weight.as_mut_slice());
+        let pairs = &mut scratch.pairs;
+        let mut add_outer = |columns, a: View<'_>, sums: &mut [f32]| match bf16_isa {
+            Some(bf16_isa) => pairs.add_product(bf16_isa, rows, columns, gates, a, sums),
+            None => kernel::outer(isa, rows, columns, gates, a, d_gates, sums),
+        };
+        add_outer(hidden, before, scratch.d_recurrent_weight.as_mut_slice());
         if !self.projects_per_bar(l) {
             let below = l.checked_sub(1).map(|below| &self.layers[below]);
             let (x, dropped) = (scratch.x.as_slice(), scratch.dropped.as_slice());
             let input = View(input(below, x, self.copies_below(l).then_some(dropped)), self.input_at(l, block.start));
-            let sums = scratch.d_input_weight.as_mut_slice();
-            kernel::outer(isa, rows, self.dims.input(l), gates, input, d_gates, sums);
+            add_outer(self.dims.input(l), input, scratch.d_input_weight.as_mut_slice());
             add_rows(rows, d_gates, scratch.d_bias.as_mut_slice());
         }
     }
 
-    /// d_between = dgates · W_ih: the gradients of a block of the inputs of a layer above the
+    /// d_layer_output = dgates · W_ih: the gradients of a block of the inputs of a layer above the
     /// first.
     fn go_below(&self, isa: Isa, l: usize, weights: &LayerWeights, block: Range<usize>, scratch: &mut ShardScratch) {
         let ShardScratch { segment, d_gates, d_layer_output, .. } = scratch;
@@ -336,7 +337,7 @@ impl Sequence {
             let (features, gates) = (self.dims.sizes.features, self.dims.gate_panels());
             let d_gates = View(scratch.per_bar_gates.as_slice(), self.per_bar_at().row(rows.start));
             let x = View(scratch.x.as_slice(), self.x_at());
-            let isa = ProductIsa { isa, bf16_isa: self.dims.arithmetic.bf16_isa() };
+            let isa = self.dims.product_isa(isa);
             kernel::outer_by(isa, rows.len(), features, gates, x, d_gates, scratch.d_input_weight.as_mut_slice());
             add_rows(rows.len(), d_gates, scratch.d_bias.as_mut_slice());
         }

@@ -24,25 +24,19 @@
 //! 3. A row that has no second one to make a pair with has zeros.
 //! 4. dW_ih of windows that overlap is formed once a bar, of sums over windows that are rounded.
 
-use std::ops::Range;
-
 use megabatch_amp::Precision;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::model::recurrent::RecurrentSizes;
 
-use super::memory::{LayerMemory, ShardScratch, padded_panel_len, panel_stride};
-use super::sequence::{Sequence, input};
-use super::small_batch::SMALL_BATCH_ROWS_NARROW;
-use super::tasks::Projections;
+use super::memory::{ShardScratch, padded_panel_len, panel_stride};
+use super::sequence::Sequence;
 use super::weights::{LayerWeights, WeightPart, gate_rows, padded_gates};
 use super::{BLOCK_STEPS, Dimensions};
 use crate::arithmetic::CpuArithmetic;
 use crate::compute::Purpose;
 use crate::kernel::bf16::{self, Bf16Isa, PAIRED_PANEL, padded_words};
-use crate::kernel::{
-    self, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, Start, StatesMut, View, ViewMut,
-};
+use crate::kernel::{PANEL, PanelOrder, PanelProduct, PanelStride, Start, View, ViewMut};
 
 /// The name of the instructions for numbers of `precision` that products are computed with on this
 /// CPU, such as `amx-bf16`; `None` where they are computed in single precision, of rounded
@@ -87,11 +81,17 @@ impl Bf16Scratch {
         Ok(Bf16Scratch { rows: zeros(rows)?, d_gates: zeros(d_gates)?, transposed: zeros(transposed)? })
     }
 
-    /// The product `of` a matrix that is packed for it.
+    /// Packs `matrix` [rows, columns] as the first operand of a product.
+    pub(super) fn take_rows(&mut self, isa: Bf16Isa, rows: usize, columns: usize, matrix: View<'_>) -> View<'_> {
+        let at = panel_stride(rows, rows);
+        bf16::rows(isa, rows, columns, matrix, &mut ViewMut(self.rows.as_mut_slice(), at));
+        View(self.rows.as_slice(), at)
+    }
+
+    /// Writes a product whose first operand is in single precision.
     pub(super) fn multiply(&mut self, isa: Bf16Isa, product: PanelProduct<'_>, to: &mut ViewMut<'_>) {
-        let at = rows_at(product.rows);
-        bf16::rows(isa, product.rows, product.depth, product.a, &mut ViewMut(self.rows.as_mut_slice(), at));
-        bf16::product(isa, PanelProduct { a: View(self.rows.as_slice(), at), ..product }, to, PanelOrder::Ascending);
+        let a = self.take_rows(isa, product.rows, product.depth, product.a);
+        bf16::product(isa, PanelProduct { a, ..product }, to, PanelOrder::Ascending);
     }
 
     /// Packs the gradients of gates at `rows` rows for [`Bf16Scratch::add_product`].
@@ -122,10 +122,6 @@ impl Bf16Scratch {
             PanelOrder::Ascending,
         );
     }
-}
-
-fn rows_at(rows: usize) -> PanelStride {
-    panel_stride(rows, rows)
 }
 
 /// [GH, width] to [gate panels][padded words of width][16]; the weights are rounded already.
@@ -179,83 +175,6 @@ impl LayerWeights {
 }
 
 impl Sequence {
-    /// gates = their projections + h · W_hhᵀ, then the cell.
-    pub(super) fn step_bf16(
-        &mut self,
-        isa: Isa,
-        bf16_isa: Bf16Isa,
-        l: usize,
-        weights: &LayerWeights,
-        t: usize,
-        projections: &[&Projections],
-        ShardScratch { segment, per_bar_gates, pairs: Bf16Scratch { rows: states_as_rows, .. }, .. }: &mut ShardScratch,
-    ) {
-        let (rows, hidden, units) = (self.windows.len(), self.dims.sizes.hidden, self.dims.unit_panels());
-        let (kind, panels) = (self.dims.sizes.cell, self.dims.gates_per_unit());
-        let projected = self.projected(l, t, per_bar_gates, projections);
-        let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
-        let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
-        let h_at = rows_at(rows);
-        let mut h = ViewMut(states_as_rows.as_mut_slice(), h_at);
-        bf16::rows(bf16_isa, rows, hidden, View(states.as_slice(), states_at), &mut h);
-        let h = View(states_as_rows.as_slice(), h_at);
-        // The gates of sixteen units stay in the first-level cache from product to cell, unless one
-        // product of all is faster.
-        let few = rows <= SMALL_BATCH_ROWS_NARROW;
-        let at_once = if few || bf16_isa.multiplies_whole_steps() { units } else { 1 };
-        let weight_len = panels * padded_words(hidden) * PANEL;
-        for (first, weight) in
-            (0..units).step_by(at_once).zip(weights.recurrent.as_slice().chunks_exact(at_once * weight_len))
-        {
-            let mut unit_gates = gates_at.panel(panels * first).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(panels * first)));
-            let product = PanelProduct { rows, depth: hidden, panels: panels * at_once, start, a: h, b: weight };
-            bf16::product(bf16_isa, product, &mut unit_gates, PanelOrder::for_step(t));
-            if few {
-                let cell = cell_at.panel(first).view_mut(cell, &mut segment.cell);
-                let states = StatesMut { hidden: ViewMut(states.as_mut_slice(), states_at.panel(first)), cell };
-                kernel::forward_units(isa, kind, at_once, rows, &mut unit_gates, states);
-                continue;
-            }
-            for n in first..first + at_once {
-                let mut gates = gates_at.panel(panels * n).view_mut(gates, &mut segment.gates);
-                let cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
-                let states = StatesMut { hidden: ViewMut(states.as_mut_slice(), states_at.panel(n)), cell };
-                kernel::forward(isa, kind, rows, &mut gates, states, Prefetch::NextStep);
-            }
-        }
-    }
-
-    /// The gates of all units at all steps of a segment, from their projections.
-    pub(super) fn gates_again_bf16(
-        &self,
-        isa: Isa,
-        bf16_isa: Bf16Isa,
-        l: usize,
-        weights: &LayerWeights,
-        segment: &Range<usize>,
-        scratch: &mut ShardScratch,
-    ) {
-        let rows = segment.len() * self.windows.len();
-        let before = View(self.layers[l].hidden.as_slice(), self.states_at(segment.start));
-        let gates_at = self.segment_gates_at(0);
-        let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), gates_at);
-        let product = PanelProduct {
-            rows,
-            depth: self.dims.sizes.hidden,
-            panels: self.dims.gate_panels(),
-            start: Start::Result,
-            a: before,
-            b: weights.recurrent.as_slice(),
-        };
-        scratch.pairs.multiply(bf16_isa, product, &mut gates);
-        for n in 0..self.dims.unit_panels() {
-            let mut gates =
-                ViewMut(scratch.segment.gates.as_mut_slice(), gates_at.panel(self.dims.gates_per_unit() * n));
-            kernel::activate(isa, self.dims.sizes.cell, rows, &mut gates);
-        }
-    }
-
     /// From the gradients of the gates of step `t`, those of the states before it and, above the
     /// first layer, of what the layer read.
     pub(super) fn gates_backward_bf16(
@@ -266,21 +185,10 @@ impl Sequence {
         t: usize,
         scratch: &mut ShardScratch,
     ) {
-        let ShardScratch {
-            segment,
-            d_gates,
-            d_hidden,
-            d_layer_output,
-            d_skip,
-            pairs: Bf16Scratch { rows: d_gate_rows, .. },
-            ..
-        } = scratch;
+        let ShardScratch { segment, d_gates, d_hidden, d_layer_output, d_skip, pairs, .. } = scratch;
         let (rows, depth) = (self.windows.len(), self.dims.gate_panels() * PANEL);
         let panels = self.dims.unit_panels();
-        let at = rows_at(rows);
-        let mut d_rows = ViewMut(d_gate_rows.as_mut_slice(), at);
-        bf16::rows(bf16_isa, rows, depth, self.d_gates(l, t, segment, d_gates), &mut d_rows);
-        let d_rows = View(d_gate_rows.as_slice(), at);
+        let d_rows = pairs.take_rows(bf16_isa, rows, depth, self.d_gates(l, t, segment, d_gates));
         let multiply = |start: Start<'_>, weight: &Buffer<f32>, to: &mut ViewMut<'_>| {
             let b = weight.as_slice();
             bf16::product(
@@ -297,23 +205,6 @@ impl Sequence {
         if l > 0 {
             let mut to = ViewMut(d_layer_output.as_mut_slice(), self.d_layer_output_at(t));
             multiply(Start::Zero, &weights.input_transposed, &mut to);
-        }
-    }
-
-    /// Adds a block's share of dW_hh and, unless it is formed by bar, of dW_ih.
-    pub(super) fn add_block_bf16(&self, bf16_isa: Bf16Isa, l: usize, block: &Range<usize>, scratch: &mut ShardScratch) {
-        let (rows, gates, hidden) = (block.len() * self.windows.len(), self.dims.gate_panels(), self.dims.sizes.hidden);
-        let d_gates = View(scratch.d_gates.as_slice(), self.d_gates_at(0));
-        scratch.pairs.take_d_gates(bf16_isa, rows, gates, d_gates);
-        let before = View(self.layers[l].hidden.as_slice(), self.states_at(block.start));
-        let sums = scratch.d_recurrent_weight.as_mut_slice();
-        scratch.pairs.add_product(bf16_isa, rows, hidden, gates, before, sums);
-        if !self.projects_per_bar(l) {
-            let below = l.checked_sub(1).map(|below| &self.layers[below]);
-            let (x, dropped) = (scratch.x.as_slice(), scratch.dropped.as_slice());
-            let input = View(input(below, x, self.copies_below(l).then_some(dropped)), self.input_at(l, block.start));
-            let sums = scratch.d_input_weight.as_mut_slice();
-            scratch.pairs.add_product(bf16_isa, rows, self.dims.input(l), gates, input, sums);
         }
     }
 }

@@ -12,7 +12,7 @@
 //! 5. With gradient checkpointing, half of the gates are computed again in the backward pass, see
 //!    [`segments`].
 //! 6. A thread takes its windows through all steps; what a step needs stays in its caches. Few
-//!    windows are computed in another order, see [`small_batch`]; threads share the units of one
+//!    windows are computed in another order, see [`step`]; threads share the units of one
 //!    window, see [`step_barrier`].
 //! 7. Predictions may be computed with weights in eight bits, see [`quantized`].
 //! 8. In bf16, CPUs with instructions for it multiply pairs of numbers, see [`bf16`].
@@ -31,7 +31,7 @@ mod quantized;
 mod rounding;
 mod segments;
 mod sequence;
-mod small_batch;
+mod step;
 mod step_barrier;
 mod tasks;
 mod weights;
@@ -50,7 +50,7 @@ use crate::carried::Initial;
 use crate::compute::{Capacity, Purpose};
 use crate::decoder::{self, Decoding, passes};
 use crate::graph_attention::PackedAttention;
-use crate::kernel::{GateLayout, Isa, PANEL};
+use crate::kernel::{GateLayout, Isa, PANEL, ProductIsa};
 use crate::norm::read_top;
 use crate::profile::{Clock, Profile};
 use crate::schedule::TaskGraph;
@@ -106,6 +106,11 @@ impl Dimensions {
     /// Width of what layer `l` reads.
     fn input(self, l: usize) -> usize {
         self.sizes.input(l)
+    }
+
+    /// The instructions of products, on a CPU with `isa`.
+    fn product_isa(self, isa: Isa) -> ProductIsa {
+        ProductIsa { isa, bf16_isa: self.arithmetic.bf16_isa() }
     }
 
     /// True if windows are runs of dense training, whose samples end at many of their steps.

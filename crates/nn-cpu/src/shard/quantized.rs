@@ -14,14 +14,11 @@ use megabatch_nn::Result;
 use megabatch_nn::model::TensorSet;
 use megabatch_nn::model::recurrent::{LayerSlots, RecurrentLayers, RecurrentSizes};
 
-use super::memory::{LayerMemory, ShardScratch};
-use super::sequence::Sequence;
-use super::small_batch::SMALL_BATCH_ROWS_NARROW;
-use super::tasks::Projections;
+use super::bf16::Bf16Scratch;
 use super::weights::{LayerWeights, WeightPart, gate_rows, padded_gates};
 use super::{BLOCK_STEPS, Dimensions};
 use crate::kernel::quantized::{self as int8, Int8Isa, Int8Product, Int8Rows, Int8Weights};
-use crate::kernel::{self, Isa, PANEL, PanelOrder, PanelProduct, Start, StatesMut, View, ViewMut};
+use crate::kernel::{self, PANEL, PanelOrder, PanelProduct, ProductIsa, Start, View, ViewMut};
 
 /// One layer's matrices in eight bits.
 #[derive(Debug)]
@@ -63,8 +60,12 @@ impl Activations {
         Ok(Activations { isa: Int8Isa::best(), rows, bytes, scales: Buffer::zeros(scope, rows)? })
     }
 
+    pub(super) fn isa(&self) -> Int8Isa {
+        self.isa
+    }
+
     /// The first `rows` rows of `x` [.., depth], quantised.
-    fn take(&mut self, rows: usize, depth: usize, x: View<'_>) -> Int8Rows<'_> {
+    pub(super) fn take(&mut self, rows: usize, depth: usize, x: View<'_>) -> Int8Rows<'_> {
         let scales = &mut self.scales.as_mut_slice()[..rows];
         int8::quantize(self.isa, depth, x, self.bytes.as_mut_slice(), scales);
         Int8Rows { bytes: self.bytes.as_slice(), scales: &self.scales.as_slice()[..rows] }
@@ -105,6 +106,13 @@ impl Int8Matrix {
     }
 }
 
+impl QuantizedLayer {
+    /// W_hh from panel `panel` of the gates on.
+    pub(super) fn recurrent_from(&self, panel: usize) -> Int8Weights<'_> {
+        self.recurrent.from(panel)
+    }
+}
+
 impl LayerWeights {
     /// Quantises the weights of a layer; by how much each matrix is changed, under its name.
     fn quantize(
@@ -124,19 +132,24 @@ impl LayerWeights {
         Ok([accuracy(slots.weight_ih, &input_matrix), accuracy(slots.weight_hh, &recurrent_matrix)])
     }
 
-    /// The panels `panels` of gates of `to` [rows, gates] = x · W_ihᵀ + b, which is `product`.
+    /// The panels `panels` of gates of `to` [rows, gates] = x · W_ihᵀ + b, which is `product`;
+    /// all of them in bf16.
     pub(super) fn project(
         &self,
-        isa: Isa,
+        isa: ProductIsa,
         product: PanelProduct<'_>,
         panels: Range<usize>,
+        pairs: &mut Bf16Scratch,
         activations: &mut Activations,
         to: &mut ViewMut<'_>,
     ) {
+        if let Some(bf16_isa) = isa.bf16_isa {
+            return pairs.multiply(bf16_isa, product, to);
+        }
         let mut to = to.panel(panels.start);
         let PanelProduct { rows, depth, a: x, .. } = product;
         let Some(QuantizedLayer { input, .. }) = &self.quantized else {
-            return kernel::product(isa, product.part(&panels, &(0..rows)), &mut to);
+            return kernel::product(isa.isa, product.part(&panels, &(0..rows)), &mut to);
         };
         let ViewMut(to, at) = &mut to;
         let start = Start::Row(&self.bias.as_slice()[panels.start * PANEL..]);
@@ -162,38 +175,4 @@ pub(super) fn quantize(
         all.extend(layer.quantize(scope, recurrent.sizes, slots, parameters)?);
     }
     Ok(all)
-}
-
-impl Sequence {
-    /// gates += h · W_hhᵀ, then the cell, with weights in eight bits.
-    pub(super) fn step_quantized(
-        &mut self,
-        isa: Isa,
-        l: usize,
-        QuantizedLayer { recurrent, .. }: &QuantizedLayer,
-        t: usize,
-        projections: &[&Projections],
-        ShardScratch { segment, per_bar_gates, activations, .. }: &mut ShardScratch,
-    ) {
-        let projected = self.projected(l, t, per_bar_gates, projections);
-        let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_unit_panels());
-        let (kind, gates_per_unit) = (self.dims.sizes.cell, self.dims.gates_per_unit());
-        let (gates_at, cell_at, states_at) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
-        let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
-        let int8_isa = activations.isa;
-        let h = activations.take(rows, hidden, View(states.as_slice(), states_at));
-        // A few rows' chains of operations hide behind those of other units, many rows' gates stay
-        // in the cache.
-        let at_once = if rows <= SMALL_BATCH_ROWS_NARROW { own.len() } else { 1 };
-        for n in own.step_by(at_once) {
-            let mut gates = gates_at.panel(gates_per_unit * n).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(gates_per_unit * n)));
-            let (panels, weights) = (gates_per_unit * at_once, recurrent.from(gates_per_unit * n));
-            let product = Int8Product { depth: hidden, panels, start, x: h, weights };
-            int8::product(int8_isa, product, &mut gates, PanelOrder::for_step(t));
-            let cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
-            let states = StatesMut { hidden: ViewMut(states.as_mut_slice(), states_at.panel(n)), cell };
-            kernel::forward_units(isa, kind, at_once, rows, &mut gates, states);
-        }
-    }
 }

@@ -5,9 +5,8 @@
 //!
 //! | what the order calls | file |
 //! | --- | --- |
-//! | a step of the recurrence: fp32, more than a few windows | here, [`Sequence::step`] |
-//! | the same for a few windows | [`small_batch`](super::small_batch) |
-//! | the same with bf16 or int8 operands | [`bf16`](super::bf16), [`quantized`](super::quantized) |
+//! | a step of the recurrence | [`step`](super::step) |
+//! | operands in bf16 or int8 | [`bf16`](super::bf16), [`quantized`](super::quantized) |
 //! | equations of the cell and their derivatives | [`kernel`](crate::kernel), `cell` |
 //! | order of the backward pass, a step, weight gradients | [`backward`](super::backward) |
 //! | saved and recomputed gates and cell states | [`segments`](super::segments) |
@@ -38,7 +37,6 @@ use megabatch_nn::model::Mask;
 use super::memory::{LayerMemory, ShardScratch, panel_stride};
 use super::rounding::round_panels;
 use super::segments::{Checkpointing, SavedCells};
-use super::small_batch::SMALL_BATCH_ROWS;
 use super::step_barrier::{BarrierOutcome, StepStates, UnitShare};
 use super::tasks::Projections;
 use super::weights::LayerWeights;
@@ -46,9 +44,7 @@ use super::window_panels;
 use super::{BLOCK_STEPS, Dimensions};
 use crate::carried::Initial;
 use crate::compute::Purpose;
-use crate::kernel::{
-    self, Isa, PANEL, PanelOrder, PanelProduct, PanelStride, Prefetch, PrefetchRows, Start, StatesMut, View, ViewMut,
-};
+use crate::kernel::{Isa, PANEL, PanelStride, View, ViewMut};
 use crate::profile::{Clock, Work};
 
 /// One timeframe's recurrent layers on one thread's windows: dimensions, windows and the saved
@@ -295,14 +291,7 @@ impl Sequence {
                 }
             }
         }
-        match (&weights.quantized, self.dims.arithmetic.bf16_isa()) {
-            (Some(own), _) => self.step_quantized(isa, l, own, t, projections, scratch),
-            (None, Some(bf16_isa)) => self.step_bf16(isa, bf16_isa, l, weights, t, projections, scratch),
-            _ if self.windows.len() <= SMALL_BATCH_ROWS => {
-                self.step_small_batch(isa, l, weights, t, projections, scratch);
-            }
-            _ => self.step(isa, l, weights, t, projections, scratch),
-        }
+        self.step(isa, l, weights, t, projections, scratch);
     }
 
     /// The projections of all windows at step `t` of layer `l`, where they are computed by bar and
@@ -330,11 +319,9 @@ impl Sequence {
             self.take_bars(&rows, bars, scratch);
             let mut to = ViewMut(scratch.per_bar_gates.as_mut_slice(), self.per_bar_at().row(rows.start));
             let (depth, x) = (self.dims.sizes.features, View(scratch.x.as_slice(), self.x_at()));
-            let product = weights.projection(rows.len(), depth, x);
-            match self.dims.arithmetic.bf16_isa() {
-                Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut to),
-                None => weights.project(isa, product, 0..self.dims.gate_panels(), &mut scratch.activations, &mut to),
-            }
+            let (product, panels) = (weights.projection(rows.len(), depth, x), 0..self.dims.gate_panels());
+            let isa = self.dims.product_isa(isa);
+            weights.project(isa, product, panels, &mut scratch.pairs, &mut scratch.activations, &mut to);
         }
     }
 
@@ -375,10 +362,8 @@ impl Sequence {
         let input = input(below.last(), scratch.x.as_slice(), dropped);
         let mut gates = gates_at.view_mut(&mut here[0].gates, &mut scratch.segment.gates);
         let product = weights.projection(shape[0], shape[1], View(input, input_at));
-        match self.dims.arithmetic.bf16_isa() {
-            Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut gates),
-            None => weights.project(isa, product, gate_panels, &mut scratch.activations, &mut gates),
-        }
+        let isa = self.dims.product_isa(isa);
+        weights.project(isa, product, gate_panels, &mut scratch.pairs, &mut scratch.activations, &mut gates);
     }
 
     /// Input of layer `l` from step `t` on, which begins a block, for windows laid out step after
@@ -388,44 +373,6 @@ impl Sequence {
             0 => self.x_at(),
             _ if self.copies_below(l) => self.dropped_at(),
             _ => self.states_at(t + 1),
-        }
-    }
-
-    /// gates = their projections + h · W_hhᵀ, then the cell. Projections are read where they are:
-    /// in the gates, unless they were made by bar and the windows' bars follow one another.
-    fn step(
-        &mut self,
-        isa: Isa,
-        l: usize,
-        weights: &LayerWeights,
-        t: usize,
-        projections: &[&Projections],
-        scratch: &mut ShardScratch,
-    ) {
-        let ShardScratch { segment, per_bar_gates, .. } = scratch;
-        let (rows, hidden) = (self.windows.len(), self.dims.sizes.hidden);
-        let (kind, panels) = (self.dims.sizes.cell, self.dims.gates_per_unit());
-        let projected = self.projected(l, t, per_bar_gates, projections);
-        let (gates_at, cell_at) = (self.gates_at(t), self.cell_at(t));
-        let (next_gates, next_cell) = (self.gates_at(t + 1), self.cell_at(t + 1));
-        let (before, after) = (self.states_at(t), self.states_at(t + 1));
-        let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];
-        let weight_len = panels * hidden * PANEL;
-        for (n, weight) in weights.recurrent.as_slice().chunks_exact(weight_len).enumerate() {
-            let View(next, next_at) = next_gates.panel(panels * n).view(gates, &segment.gates);
-            let View(next_state, next_state_at) = next_cell.panel(n).view(cell, &segment.cell);
-            let prefetch = PrefetchRows::default()
-                .and(next, next_at, panels, rows)
-                .and(next_state, next_state_at.row(rows), usize::from(kind.has_cell_state()), rows)
-                .and(states.as_slice(), after.panel(n).row(rows), 1, rows);
-            let mut gates = gates_at.panel(panels * n).view_mut(gates, &mut segment.gates);
-            let start = projected.map_or(Start::Result, |rows| Start::Rows(rows.panel(panels * n)));
-            let a = View(states.as_slice(), before);
-            let product = PanelProduct { rows, depth: hidden, panels, start, a, b: weight };
-            kernel::product_with(isa, product, &mut gates, PanelOrder::Ascending, prefetch);
-            let cell = cell_at.panel(n).view_mut(cell, &mut segment.cell);
-            let states = StatesMut { hidden: ViewMut(states.as_mut_slice(), before.panel(n)), cell };
-            kernel::forward(isa, kind, rows, &mut gates, states, Prefetch::Nothing);
         }
     }
 }

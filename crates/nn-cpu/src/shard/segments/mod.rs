@@ -33,12 +33,13 @@ use std::ops::Range;
 use megabatch_gpu_core::Buffer;
 
 use super::dropout::copy_rows;
-use super::memory::{ShardScratch, panel_stride};
+use super::memory::{Segment, ShardScratch, panel_stride};
 use super::sequence::Sequence;
+use super::step::RecurrentProduct;
 use super::weights::LayerWeights;
 use super::{BLOCK_STEPS, Dimensions};
 use crate::compute::{CheckpointPolicy, Purpose};
-use crate::kernel::{self, Isa, PANEL, PanelProduct, PanelStride, Start, View, ViewMut};
+use crate::kernel::{self, Isa, PANEL, PanelOrder, PanelStride, PrefetchRows, Start, View, ViewMut};
 
 /// Steps after which a layer's cell state is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -221,16 +222,11 @@ impl Sequence {
             true => self.project_block(isa, l, weights, segment.clone(), scratch),
             false => {}
         }
-        if let Some(bf16_isa) = self.dims.arithmetic.bf16_isa().filter(|_| again) {
-            self.gates_again_bf16(isa, bf16_isa, l, weights, segment, scratch);
+        if again {
+            self.gates_again(isa, l, weights, segment, scratch);
         }
-        for n in 0..self.dims.unit_panels() {
-            if again && self.dims.arithmetic.bf16_isa().is_none() {
-                self.gates_again(isa, l, weights, n, segment, scratch);
-            }
-            if self.checkpointing.cells == SavedCells::EverySegment {
-                self.cells_again(isa, l, n, segment, scratch);
-            }
+        if self.checkpointing.cells == SavedCells::EverySegment {
+            (0..self.dims.unit_panels()).for_each(|n| self.cells_again(isa, l, n, segment, scratch));
         }
     }
 
@@ -251,13 +247,10 @@ impl Sequence {
         for (run, rows) in self.windows.bars_of(segment) {
             self.take_bars(&rows, bars, scratch);
             let x = View(scratch.x.as_slice(), self.x_at());
-            let (start, b) = (Start::Row(weights.bias.as_slice()), weights.input.as_slice());
-            let product = PanelProduct { rows: rows.len(), depth: features, panels: gates, start, a: x, b };
+            let product = weights.projection(rows.len(), features, x);
             let mut per_bar_gates = ViewMut(scratch.d_gates.as_mut_slice(), bars_at);
-            match self.dims.arithmetic.bf16_isa() {
-                Some(bf16_isa) => scratch.pairs.multiply(bf16_isa, product, &mut per_bar_gates),
-                None => kernel::product(isa, product, &mut per_bar_gates),
-            }
+            let isa = self.dims.product_isa(isa);
+            weights.project(isa, product, 0..gates, &mut scratch.pairs, &mut scratch.activations, &mut per_bar_gates);
             let to = scratch.segment.gates.as_mut_slice();
             for (panel, t) in (0..gates).flat_map(|panel| (0..segment.len()).map(move |t| (panel, t))) {
                 let from = &per_bar_gates.0[bars_at.panel(panel).row(t).start..][..run.len() * PANEL];
@@ -266,24 +259,30 @@ impl Sequence {
         }
     }
 
-    /// The gates of sixteen units at all steps of a segment, from their projections.
+    /// The gates of all units at all steps of a segment, from their projections.
     fn gates_again(
         &self,
         isa: Isa,
         l: usize,
         weights: &LayerWeights,
-        n: usize,
         segment: &Range<usize>,
         scratch: &mut ShardScratch,
     ) {
-        let (rows, hidden) = (segment.len() * self.windows.len(), self.dims.sizes.hidden);
+        let ShardScratch { segment: Segment { gates, .. }, pairs, activations, .. } = scratch;
+        let (rows, units) = (segment.len() * self.windows.len(), self.dims.unit_panels());
+        let (kind, panels, gates_at) = (self.dims.sizes.cell, self.dims.gates_per_unit(), self.segment_gates_at(0));
         let before = View(self.layers[l].hidden.as_slice(), self.states_at(segment.start));
-        let (kind, panels) = (self.dims.sizes.cell, self.dims.gates_per_unit());
-        let weight = &weights.recurrent.as_slice()[panels * n * hidden * PANEL..][..panels * hidden * PANEL];
-        let mut gates = ViewMut(scratch.segment.gates.as_mut_slice(), self.segment_gates_at(0).panel(panels * n));
-        let product = PanelProduct { rows, depth: hidden, panels, start: Start::Result, a: before, b: weight };
-        kernel::product(isa, product, &mut gates);
-        kernel::activate(isa, kind, rows, &mut gates);
+        let shape = [rows, self.dims.sizes.hidden];
+        let product = RecurrentProduct::new(self.dims.product_isa(isa), weights, shape, before, pairs, activations);
+        let at_once = if product.takes_all_units() { units } else { 1 };
+        for first in (0..units).step_by(at_once) {
+            let own = panels * first..panels * (first + at_once);
+            let mut to = ViewMut(gates.as_mut_slice(), gates_at.panel(own.start));
+            product.write(&own, before, Start::Result, &mut to, PanelOrder::Ascending, PrefetchRows::default());
+            for n in 0..at_once {
+                kernel::activate(isa, kind, rows, &mut to.panel(panels * n));
+            }
+        }
     }
 
     /// The cell states of sixteen units after each step of a segment, from their gates.

@@ -80,10 +80,8 @@ impl Projections {
             let mut to = ViewMut(per_bar_gates.as_mut_slice(), at.row(first - self.bars.start));
             let x = View(x.as_slice(), x_at);
             let product = weights.projection(rows.len(), features, x);
-            match dims.arithmetic.bf16_isa() {
-                Some(bf16_isa) => pairs.multiply(bf16_isa, product, &mut to),
-                None => weights.project(isa, product, 0..dims.gate_panels(), activations, &mut to),
-            }
+            let isa = dims.product_isa(isa);
+            weights.project(isa, product, 0..dims.gate_panels(), pairs, activations, &mut to);
         }
         self.clock.stop_layer(start, 0, Work::Projection);
     }

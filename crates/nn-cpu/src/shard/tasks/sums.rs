@@ -22,7 +22,7 @@ use super::super::{BLOCK_STEPS, Dimensions};
 use super::Group;
 use crate::compute::Purpose;
 use crate::kernel::bf16::{Bf16Isa, padded_words};
-use crate::kernel::{self, FactorRows, Isa, PANEL, PanelRows, PanelStride, ProductIsa, View};
+use crate::kernel::{self, FactorRows, Isa, PANEL, PanelRows, PanelStride, View};
 use crate::profile::{Clock, Work};
 
 /// The memory of one task that sums up.
@@ -328,7 +328,7 @@ impl PanelSums {
             round_panels(dims.arithmetic, self.operand.as_mut_slice(), x_at, 0..features.div_ceil(PANEL), rows.len());
             let d_gates = View(self.per_bar_gates.as_slice(), bars_at.row(first));
             let x = View(self.operand.as_slice(), x_at);
-            let isa = ProductIsa { isa, bf16_isa: dims.arithmetic.bf16_isa() };
+            let isa = dims.product_isa(isa);
             kernel::outer_by(isa, rows.len(), features, panels, x, d_gates, self.d_input_weight.as_mut_slice());
             add_rows(rows.len(), d_gates, self.d_bias.as_mut_slice());
         }
