@@ -1,5 +1,5 @@
-// Losses that compare the outputs of a row, or the rows of a graph, with each other. Source of graph_loss.ptx; launched by graph_loss.rs; ../../loss/of_graph.rs has the definitions.
-// Everything is in f64, and sums are in a fixed order. A row whose targets are not all known has NaN for all of them.
+// Losses that compare the outputs of a row, or the rows of a graph, with each other. Source of graph_loss.ptx; launched by graph_loss.rs; crates/nn/src/loss/graph.rs has the definitions.
+// Everything is in f64 but the terms of pairs, which are as many as the square of a graph's rows; sums are in a fixed order. A row whose targets are not all known has NaN for all of them.
 #include "graphs.cuh"
 
 #define THREADS 256
@@ -88,8 +88,15 @@ __device__ inline Column column_of_block(const Graph* graphs, const float* outpu
   return {outputs, targets, graphs[graph].node, graphs[graph + 1].node, width, blockIdx.x % width};
 }
 
-// ln(1 + e^x) without overflow.
-__device__ inline double softplus(double x) { return fmax(x, 0.0) + log1p(exp(-fabs(x))); }
+// ln(1 + e^x), and its slope, without overflow.
+struct Softplus {
+  float value, slope;
+};
+
+__device__ inline Softplus softplus(float x) {
+  float e = expf(-fabsf(x)), part = 1.0f / (1.0f + e);
+  return {fmaxf(x, 0.0f) + log1pf(e), x > 0.0f ? part : e * part};
+}
 
 // outputs, targets, d_outputs: [N, K].  parts: [G · K, 2]. A block takes a horizon of a graph, and all of its pairs.
 extern "C" __global__ void __launch_bounds__(THREADS) rank_pairwise(const Graph* graphs, const float* outputs, const float* targets, unsigned K,
@@ -101,14 +108,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) rank_pairwise(const Graph*
   }
   double count = fmax(sum_of_block(pairs), 1.0), labelled = of.labelled();
   for (unsigned row = of.first + threadIdx.x; row < of.end; row += THREADS) {
-    double slope = 0.0, own = of.y(row), target = of.target(row);
+    double slope = 0.0;
+    float own = outputs[of.at(row)], target = targets[of.at(row)];
     for (unsigned other = of.first; other < of.end; other++) {
-      double y = of.y(other);
-      if (of.target(other) < target) {
-        slope -= 1.0 / (1.0 + exp(own - y));
-        loss += softplus(y - own);
-      } else if (of.target(other) > target) {
-        slope += 1.0 / (1.0 + exp(y - own));
+      float y = outputs[of.at(other)], its_target = targets[of.at(other)];
+      if (its_target < target) {
+        Softplus pair = softplus(y - own);
+        slope -= pair.slope;
+        loss += pair.value;
+      } else if (its_target > target) {
+        slope += softplus(own - y).slope;
       }
     }
     d_outputs[of.at(row)] = scaled(slope / count, K * terms->count, *scale);
