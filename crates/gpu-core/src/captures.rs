@@ -90,4 +90,14 @@ impl Captures {
         submitted?;
         Ok(done)
     }
+
+    /// Submits what [`Captures::run`] holds back so far. What follows is looked for by itself, so
+    /// that it is replayed also where this is other work every time.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn cut(device: &Device) -> Result<()> {
+        let Device::Cuda(cuda) = device else { return Ok(()) };
+        cuda.shared_gpu().submit_held_back()
+    }
 }

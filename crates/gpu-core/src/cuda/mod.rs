@@ -271,6 +271,11 @@ impl Gpu {
         (done, deferral.end().map_err(|fault| self.context().error(fault)))
     }
 
+    /// Submits what is deferred so far.
+    pub(crate) fn submit_held_back(&self) -> Result<()> {
+        self.context().enter().map_err(|fault| self.context().error(fault))
+    }
+
     /// From now on, times the work that `captures` submit.
     pub(crate) fn time_work(&self, captures: &mut Captures) -> Result<()> {
         captures.time_work(self.context()).map_err(|fault| self.context().error(fault))

@@ -143,6 +143,26 @@ fn what_is_held_back_is_done_before_anybody_could_tell() {
 }
 
 #[test]
+fn what_follows_a_cut_is_replayed_beside_other_work() {
+    let (driver, device) = with_kernels();
+    let (mut captures, numbers) = (Captures::default(), ones(&device));
+    for factor in [2.0, 3.0, 4.0, 5.0] {
+        captures
+            .run(&device, || {
+                scale(&numbers, factor)?;
+                Captures::cut(&device)?;
+                scale(&numbers, 0.5)
+            })
+            .unwrap();
+    }
+    let launches = LAUNCHES as u64;
+    // Four times as it is, and of what comes again once as it is and once into the graph.
+    assert_eq!(calls(&driver), [6 * launches, 3, 1]);
+    assert_eq!(numbers.to_vec().unwrap(), [7.5f32.powi(4); 3]);
+    Captures::cut(&Device::cpu()).unwrap();
+}
+
+#[test]
 fn a_driver_that_cannot_capture_is_not_asked_again() {
     for call in
         ["cuStreamCreateWithPriority", "cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags"]

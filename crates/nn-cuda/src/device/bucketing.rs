@@ -4,7 +4,8 @@
 //! where windows are shared; so do the steps of the longest run of samples in dense training. Each
 //! is padded to the size of its bucket: few shapes are left, and most of them come again. The
 //! padding repeats the last window and the last bar of a batch; nobody reads it, so that its
-//! gradients are zero.
+//! gradients are zero. A batch of graphs is padded by one graph more, whose nodes have no edges, no
+//! features and no targets. Its edges are not padded: no launch depends on their number.
 
 use std::borrow::Cow;
 
@@ -36,6 +37,12 @@ pub(super) fn bucket_batch(samples: usize, windows: &[usize], bars: &[usize], st
     let windows = bucket_sizes(windows, |_| samples);
     let bars = bucket_sizes(bars, |k| windows[k] * steps[k]);
     [windows, bars]
+}
+
+/// Nodes of a batch of graphs of `nodes` nodes, with those that pad: one, as a graph has nodes, and
+/// less than a sixteenth of all of these.
+pub(super) fn bucket_nodes(nodes: usize) -> usize {
+    bucket_sizes(&[nodes + 1], |_| usize::MAX)[0]
 }
 
 /// Distinct windows of a timeframe in a batch, and the bars that they cover.
@@ -89,7 +96,20 @@ mod tests {
         assert_eq!(bucket_steps(&[50, 7], &[50, 7], 1), [50, 7]);
     }
 
+    #[test]
+    fn numbers_of_nodes_become_few() {
+        assert_eq!([0, 1, 30, 31, 32].map(bucket_nodes), [1, 2, 31, 32, 34]);
+        assert!((144..152).all(|nodes| bucket_nodes(nodes) == 152));
+    }
+
     proptest! {
+        #[test]
+        fn there_are_some_nodes_more_and_few(nodes in 0usize..100_000) {
+            let padded = bucket_nodes(nodes);
+            prop_assert!(nodes < padded && padded <= bucket_nodes(nodes + 1));
+            prop_assert!(SHARE * (padded - nodes - 1) <= nodes + 1, "{} of {}", padded, nodes);
+        }
+
         #[test]
         fn little_is_added_and_the_plan_holds(
             timeframes in prop::collection::vec((1usize..3000, 0usize..500, 1usize..40), 1..6), samples in 1usize..3000, more in 0usize..500,

@@ -81,17 +81,22 @@ impl GraphLists {
     pub(crate) fn new(scope: &Scope, edges: BatchEdges) -> Result<Self> {
         let mut lists = GraphLists::empty(scope)?;
         let mut uploader = super::BatchUploader::new(scope)?;
-        lists.set(Arc::new(edges));
+        let nodes = edges.graph_of.len();
+        lists.set(Arc::new(edges), nodes);
         let mut upload = uploader.upload();
         lists.enqueue(&mut upload)?;
         upload.send()?;
         Ok(lists)
     }
 
-    /// Takes the edges of other graphs, of which the device learns by [`GraphLists::enqueue`].
-    pub(crate) fn set(&mut self, edges: Arc<BatchEdges>) {
+    /// Takes the edges of other graphs, padded to so many `nodes`, of which the device learns by
+    /// [`GraphLists::enqueue`].
+    pub(crate) fn set(&mut self, edges: Arc<BatchEdges>, nodes: usize) {
         self.edges = edges;
         self.selected = None;
+        if nodes > self.nodes() {
+            Arc::make_mut(&mut self.edges).pad(nodes);
+        }
     }
 
     /// Takes graphs among those that the device keeps, which start in lists of their own as
@@ -144,12 +149,12 @@ impl GraphLists {
         graphs * size_of::<Origin>()
     }
 
-    /// G.
+    /// G, with the graph that pads.
     pub(crate) fn graphs(&self) -> usize {
         self.edges.graphs.len().saturating_sub(1)
     }
 
-    /// N.
+    /// N, with the nodes that pad.
     pub(crate) fn nodes(&self) -> usize {
         self.edges.graphs.last().map_or(0, |end| end.node as usize)
     }

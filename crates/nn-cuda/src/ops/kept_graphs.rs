@@ -13,6 +13,12 @@ use super::graph_lists::{GraphLists, Origin, Selected};
 /// Nodes of the graphs that are read at once; more where a single graph has more.
 const NODES_AT_ONCE: usize = 1 << 16;
 
+/// Nodes without edges behind `nodes` nodes of all graphs, which pad a batch: one, and up to a
+/// sixteenth.
+fn padding_nodes(nodes: usize) -> usize {
+    nodes / 16 + 2
+}
+
 /// [`BatchEdges`] of all graphs of a source, on a device.
 #[derive(Debug)]
 pub(crate) struct KeptGraphs {
@@ -26,6 +32,8 @@ pub(crate) struct KeptGraphs {
     attributes: Buffer<f32>,
     /// A.
     width: usize,
+    /// Nodes behind those of all graphs.
+    padding: usize,
 }
 
 impl KeptGraphs {
@@ -44,16 +52,17 @@ impl KeptGraphs {
         let nodes = graphs.total_nodes();
         let places = seen.places(nodes, graphs.total_edges());
         assert!(u32::try_from(nodes + places).is_ok(), "numbers of 32 bits count nodes and edges of all graphs");
-        let zeros = |len: usize| Buffer::zeros(scope, len);
+        let (zeros, padding) = (|len: usize| Buffer::zeros(scope, len), padding_nodes(nodes));
         let mut kept = KeptGraphs {
             graphs: Vec::with_capacity(graphs.len() + 1),
-            starts: zeros(nodes + 1)?,
+            starts: zeros(nodes + 1 + padding)?,
             from: zeros(places)?,
-            src_starts: zeros(nodes + 1)?,
+            src_starts: zeros(nodes + 1 + padding)?,
             places: zeros(places)?,
             to: zeros(places)?,
             attributes: Buffer::zeros(scope, places * seen.attributes)?,
             width: seen.attributes,
+            padding,
         };
         let mut end = ListStart::default();
         let mut first = 0;
@@ -68,6 +77,8 @@ impl KeptGraphs {
             kept.graphs.append(&mut starts);
         }
         kept.graphs.push(end);
+        kept.starts.copy_from_at(nodes, &vec![end.place; padding + 1])?;
+        kept.src_starts.copy_from_at(nodes, &vec![end.edge; padding + 1])?;
         Ok(kept)
     }
 
@@ -87,18 +98,20 @@ impl KeptGraphs {
     pub(crate) fn bytes(nodes_and_edges: [usize; 2], seen: SeenEdges) -> usize {
         let [nodes, edges] = nodes_and_edges;
         let places = seen.places(nodes, edges);
-        (2 * (nodes + 1) + (3 + seen.attributes) * places) * size_of::<u32>()
+        (2 * (nodes + 1 + padding_nodes(nodes)) + (3 + seen.attributes) * places) * size_of::<u32>()
     }
 
-    /// Has `lists` be those of the graphs `indices`. [`KeptGraphs::take`] writes them, once the
-    /// device has what [`GraphLists::enqueue`] gives it.
-    pub(crate) fn select(&self, indices: &[usize], lists: &mut GraphLists) {
-        let (selected, graphs) = self.find(indices);
+    /// Has `lists` be those of the graphs `indices`, padded to `nodes` nodes as far as there are
+    /// nodes to pad with. [`KeptGraphs::take`] writes them, once the device has what
+    /// [`GraphLists::enqueue`] gives it.
+    pub(crate) fn select(&self, indices: &[usize], nodes: usize, lists: &mut GraphLists) {
+        let (selected, graphs) = self.find(indices, nodes);
         lists.select(selected, graphs);
     }
 
-    /// The graphs `indices` in the lists of all, and the starts of lists of their own.
-    fn find(&self, indices: &[usize]) -> (Selected, Vec<GraphStart>) {
+    /// The graphs `indices` in the lists of all, with the one that pads them to `nodes` nodes, and
+    /// the starts of lists of their own.
+    fn find(&self, indices: &[usize], nodes: usize) -> (Selected, Vec<GraphStart>) {
         let mut start = ListStart::default();
         let (mut origins, mut graphs) = (Vec::with_capacity(indices.len()), Vec::with_capacity(indices.len() + 1));
         for &index in indices {
@@ -109,6 +122,12 @@ impl KeptGraphs {
             start = lens.behind(start);
         }
         graphs.push(GraphStart { index: 0, node: start.node, place: start.place });
+        let padding = nodes.saturating_sub(start.node as usize).min(self.padding) as u32;
+        if padding > 0 {
+            let ListStart { node, place, edge } = self.graphs[self.graphs.len() - 1];
+            origins.push(Origin { node, place, edge, to_edge: start.edge });
+            graphs.push(GraphStart { index: 0, node: start.node + padding, place: start.place });
+        }
         (Selected { origins, edges: start.edge as usize, width: self.width }, graphs)
     }
 
@@ -260,7 +279,7 @@ mod tests {
 
     /// The lists that the kernel makes.
     fn by_the_kernel(kept: &KeptGraphs, indices: &[usize], expected: &BatchEdges) -> BatchEdges {
-        let (selected, starts) = kept.find(indices);
+        let (selected, starts) = kept.find(indices, expected.graph_of.len());
         let fill = |list: &[u32]| vec![77u32; list.len()];
         let mut found = BatchEdges {
             starts: fill(&expected.starts),
@@ -297,9 +316,9 @@ mod tests {
         found
     }
 
-    fn by_the_cpu(scope: &Scope, kept: &KeptGraphs, indices: &[usize]) -> BatchEdges {
+    fn by_the_cpu(scope: &Scope, kept: &KeptGraphs, indices: &[usize], nodes: usize) -> BatchEdges {
         let (mut lists, mut uploader) = (GraphLists::empty(scope).unwrap(), BatchUploader::new(scope).unwrap());
-        kept.select(indices, &mut lists);
+        kept.select(indices, nodes, &mut lists);
         let mut upload = uploader.upload();
         lists.enqueue(&mut upload).unwrap();
         upload.send().unwrap();
@@ -318,20 +337,25 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Lists of a batch are those that the host makes of its graphs.
+        /// Lists of a batch are those that the host makes of its graphs, padded or not.
         #[test]
         fn a_batch_takes_the_lists_that_it_would_bring(
             (sizes, indices) in batches(),
             self_loops: bool,
             attributes in prop::sample::select(vec![0, ATTRIBUTES]),
             nodes_at_once in prop::sample::select(vec![1, 50, NODES_AT_ONCE]),
+            padding in 0usize..3,
         ) {
             let (source, scope) = (Source::new(sizes), Device::cpu().scope("test"));
             let seen = SeenEdges { self_loops, attributes };
             let kept = KeptGraphs::bring_in_pieces(&scope, &source, seen, nodes_at_once).unwrap();
             let views = indices.iter().map(|&graph| (graph, source.example.view(graph)));
-            let expected = BatchEdges::new(views, seen);
-            prop_assert_eq!(&by_the_cpu(&scope, &kept, &indices), &expected);
+            let mut expected = BatchEdges::new(views, seen);
+            let nodes = expected.graph_of.len() + padding;
+            if padding > 0 {
+                expected.pad(nodes);
+            }
+            prop_assert_eq!(&by_the_cpu(&scope, &kept, &indices, nodes), &expected);
             prop_assert_eq!(&by_the_kernel(&kept, &indices, &expected), &expected);
             let all = [source.sizes.iter().sum(), source.total_edges()];
             let words = [&kept.starts, &kept.from, &kept.src_starts, &kept.places, &kept.to].map(Buffer::len);

@@ -122,6 +122,19 @@ impl BatchEdges {
         from.iter_mut().filter(|node| **node != NO_EDGE).for_each(|node| *node += start.node);
     }
 
+    /// Adds a graph of nodes without edges, so that there are `nodes` nodes in all.
+    ///
+    /// # Panics
+    /// If there are as many already.
+    pub fn pad(&mut self, nodes: usize) {
+        let &end = self.graphs.last().expect("behind the last graph are the ends");
+        assert!(nodes > end.node as usize, "{} nodes padded to {nodes}", end.node);
+        self.starts.resize(nodes + 1, end.place);
+        self.src_starts.resize(nodes + 1, self.places.len() as u32);
+        self.graph_of.resize(nodes, self.graphs.len() as u32 - 1);
+        self.graphs.push(GraphStart { node: nodes as u32, ..end });
+    }
+
     fn push(&mut self, index: usize, graph: &GraphView<'_>, SeenEdges { self_loops, attributes }: SeenEdges) {
         let (nodes, node, place) = (graph.nodes(), self.graph_of.len(), self.from.len());
         let own_places = graph.edges() + if self_loops { nodes } else { 0 };
@@ -223,6 +236,14 @@ mod tests {
         assert_eq!(second.from, both.from[place as usize..]);
         assert_eq!(second.src_starts, both.src_starts[node as usize..]);
         assert_eq!((&second.places[..], &second.to[..]), (&both.places[edge as usize..], &both.to[edge as usize..]));
+        // A graph of two nodes without edges behind both.
+        let mut padded = both.clone();
+        padded.pad(8);
+        assert_eq!((&padded.starts[..7], &padded.starts[7..]), (&both.starts[..], &[12, 12][..]));
+        assert_eq!((&padded.src_starts[..7], &padded.src_starts[7..]), (&both.src_starts[..], &[10, 10][..]));
+        assert_eq!(padded.graph_of, [0, 0, 0, 1, 1, 1, 2, 2]);
+        assert_eq!((&padded.graphs[..3], padded.graphs[3].node), (&both.graphs[..], 8));
+        assert_eq!((padded.graphs[3].place, &padded.from, &padded.to), (12, &both.from, &both.to));
         // Given attributes by place, and the means of what nodes receive from others.
         let lists = BatchEdges::new(std::iter::once((7, graph)), SeenEdges { self_loops: true, attributes: 1 });
         assert_eq!(lists.attributes, [0.0, 1.0, 1.0, 0.0, 2.0, 2.0]);

@@ -258,6 +258,43 @@ fn a_run_takes_what_was_planned_to_the_byte() {
     }
 }
 
+/// Batches of 144 to 150 nodes, which are all padded to as many.
+#[test]
+fn batches_of_other_sizes_replay_one_capture() {
+    let (driver, gpu) = with_kernels();
+    let sizes: Vec<usize> = (0..18usize).map(|g| 16 + usize::from(g.is_multiple_of(3))).collect();
+    let (count, mut first) = (sizes.iter().sum::<usize>(), 0);
+    let graphs = sizes.iter().map(|&nodes| {
+        let edges = (0..16).flat_map(|to| [(to, (to + 1) % 16), (to, (to + 3) % 16)]).collect();
+        first += nodes;
+        ((first - nodes..first).collect(), edges, numbers(3, 2 * 32), nodes)
+    });
+    let inner = InMemory::new(one_bar(4, 2), vec![numbers(1, count * 4)], numbers(2, count * 2)).unwrap();
+    let samples = GraphSamples::new(inner, 2, graphs.collect());
+    let small = with_layers(AttentionKind::Gat, |graph| {
+        (graph.layers, graph.heads, graph.hidden, graph.self_loops) = (1, 1, 2, false);
+    });
+    let model = ModelConfig { encoder: Encoder::LastBar, ..small.model };
+    let train_on = SampleRanges::from(TRAIN);
+    for keep_graphs in [false, true] {
+        let config = Config { model, keep_graphs, batch_size: 9, max_steps: Some(10), ..small.clone() };
+        let run = Run { samples: &samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
+        let (mut launches, mut captures) = (Vec::new(), 0);
+        let observe = &mut |event: Event<'_>| {
+            if let Event::Step(step) = event {
+                launches.push(driver.calls("cuLaunchKernel"));
+                captures += step.captures.unwrap_or(0);
+            }
+            ControlFlow::Continue(())
+        };
+        trainer(Some(&gpu), &config, &samples).train(&run, observe).unwrap();
+        // The batch, whatever its size, and the end of a step, if that has enough launches.
+        assert!((1..=2).contains(&captures), "{keep_graphs}: {captures}");
+        // What a batch brings, and the end: the rest of a batch is some thirty launches.
+        assert!(launches[9] - launches[4] <= 5 * 6, "{keep_graphs}: {launches:?}");
+    }
+}
+
 #[test]
 fn each_goes_on_where_the_other_stopped() {
     let (_driver, gpu) = with_kernels();

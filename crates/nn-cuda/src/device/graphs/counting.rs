@@ -10,7 +10,9 @@ use super::affine::Affine;
 use super::encoder::Encodings;
 use super::graph_loss::GraphLoss;
 use super::layer::LayerShape;
+use super::pads;
 use super::shared::Shared;
+use crate::device::bucketing::bucket_nodes;
 use crate::device::memory_estimate::MemoryEstimate;
 use crate::ops::{GraphLists, KeptGraphs, MaskNumbers, Scratch};
 
@@ -21,6 +23,7 @@ pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
     let attention = decoder.attention.as_ref();
     let seen = SeenEdges::for_config(&model.config());
     let places = seen.places(nodes, edges);
+    let (nodes, graphs) = if pads(model) { (bucket_nodes(nodes), graphs + 1) } else { (nodes, graphs) };
     Encodings::estimate(estimate, nodes);
     let lists = GraphLists::bytes(nodes, places, seen.attributes);
     estimate.put_mail("starts of the graphs", [GraphLists::starts_bytes(graphs)]);

@@ -82,10 +82,12 @@ impl Encodings {
         self.lstms.as_mut().map_or(Ok(()), |lstms| lstms.quantize(scope, model, parameters))
     }
 
-    /// Gives `upload` what the device has to know of the windows of a batch.
+    /// Gives `upload` what the device has to know of the windows of a batch, which is padded to
+    /// `nodes` nodes.
     pub(super) fn enqueue<'a>(
         &'a mut self,
         batch: &BatchView<'_>,
+        nodes: usize,
         dropout_seed: DropoutSeed,
         learns: bool,
         upload: &mut UploadBatch<'a>,
@@ -102,6 +104,7 @@ impl Encodings {
                 last.extend_from_slice(&batch.window(k, sample)[(timeframe.steps - 1) * timeframe.features..]);
             }
         }
+        last.resize(nodes * *width, 0.0);
         upload.put(x, last)
     }
 

@@ -72,22 +72,24 @@ impl GraphLoss {
     }
 
     /// Gives `upload` the targets of a batch: those of nodes, or those of each graph's first node,
-    /// which are those of all.
+    /// which are those of all. Rows behind these, up to `rows`, have none.
     pub(super) fn enqueue<'a>(
         &'a mut self,
         batch: &BatchView<'_>,
         graphs: &GraphBatch<'_>,
+        rows: usize,
         loss_input: LossInput<'_>,
         upload: &mut UploadBatch<'a>,
     ) -> Result<()> {
-        let GraphLoss { by_node, width, rows, known, targets, terms, .. } = self;
+        self.rows = rows;
+        let GraphLoss { by_node, width, known, targets, terms, .. } = self;
         known.clear();
         for nodes in graphs.samples() {
             let own = if *by_node { nodes } else { nodes.start..nodes.start + 1 };
             known.extend_from_slice(&batch.targets()[own.start * *width..own.end * *width]);
         }
         known.chunks_exact_mut(*width).filter(|row| !is_labelled(row)).for_each(|row| row.fill(f32::NAN));
-        *rows = known.len() / *width;
+        known.resize(rows * *width, f32::NAN);
         // Without a label in the whole step there is no term to divide by.
         upload.put(terms, &[Terms::new(loss_input.loss, loss_input.count.max(1), known)])?;
         upload.put(targets, known)

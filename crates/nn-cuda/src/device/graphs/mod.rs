@@ -10,16 +10,19 @@ mod graph_loss;
 mod layer;
 mod shared;
 mod slots;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use bytemuck::Zeroable;
-use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_gpu_core::{Buffer, Captures, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
 use megabatch_nn::graph::{GraphDropout, GraphMask, Graphs, SeenEdges};
-use megabatch_nn::model::{Model, Readout, StepDropout, StepSeed, TensorSet};
+use megabatch_nn::model::{Encoder, Model, Readout, StepDropout, StepSeed, TensorSet};
 
+use super::bucketing::bucket_nodes;
 use super::device_model::{DeviceModel, DropoutSeed};
 use super::head::LossInput;
 use crate::ComputeConfig;
@@ -54,6 +57,8 @@ pub(super) struct GraphModel {
     drops: bool,
     /// W of what is read of a node or a graph, and outputs of each.
     widths: [usize; 2],
+    /// True if batches are padded.
+    pads: bool,
     read: Buffer<f32>,      // [G, W]; empty for readouts by node
     arguments: Buffer<u32>, // [G, W], the nodes that maxima are from
     outputs: Buffer<f32>,   // [R, K]
@@ -63,6 +68,12 @@ pub(super) struct GraphModel {
     graph_loss: GraphLoss,
     scratch: Scratch,
     uploader: BatchUploader,
+}
+
+/// True if batches are padded, so that captures are replayed for batches of other sizes: where the
+/// encoder takes nodes as they come.
+fn pads(model: &Model) -> bool {
+    model.config().encoder == Encoder::LastBar
 }
 
 impl GraphModel {
@@ -92,6 +103,7 @@ impl GraphModel {
             masks: Buffer::zeros(&batches, 0)?,
             drops: false,
             widths: [decoder.widths.top, model.outputs()],
+            pads: pads(model),
             read: none()?,
             arguments: Buffer::zeros(&activations, 0)?,
             outputs: none()?,
@@ -112,9 +124,10 @@ impl GraphModel {
     /// Builds the lists of a batch's graphs, and grows the buffers to them.
     fn prepare_batch(&mut self, batch: &BatchView<'_>, learns: bool) -> Result<()> {
         let graphs = batch.graphs().expect("a batch of a model over graphs has graphs");
+        let nodes = if self.pads { bucket_nodes(batch.len()) } else { batch.len() };
         match (graphs.edges(), &self.kept) {
-            (Some(edges), _) => self.lists.set(Arc::clone(edges)),
-            (None, Some(kept)) => kept.select(graphs.indices(), &mut self.lists),
+            (Some(edges), _) => self.lists.set(Arc::clone(edges), nodes),
+            (None, Some(kept)) => kept.select(graphs.indices(), nodes, &mut self.lists),
             (None, None) => panic!("a batch brings the edges of its graphs unless the device keeps them"),
         }
         let nodes_and_places = [self.lists.nodes(), self.lists.places()];
@@ -151,19 +164,21 @@ impl GraphModel {
     ) -> Result<()> {
         self.prepare_batch(batch, loss_input.is_some())?;
         self.drops = dropout_seed.dropout.is_some() && self.rates.iter().any(|&rate| rate > 0.0);
-        let masks = self.masks_of(dropout_seed);
+        let (masks, nodes, rows) = (self.masks_of(dropout_seed), self.lists.nodes(), self.rows());
         let GraphModel { encodings, lists, masks: layer_masks, graph_loss, uploader, .. } = self;
         let mut upload = uploader.upload();
-        encodings.enqueue(batch, dropout_seed, loss_input.is_some(), &mut upload)?;
+        encodings.enqueue(batch, nodes, dropout_seed, loss_input.is_some(), &mut upload)?;
         lists.enqueue(&mut upload)?;
         upload.put(layer_masks, &masks)?;
         if let (Some(loss_input), Some(graphs)) = (loss_input, batch.graphs()) {
-            graph_loss.enqueue(batch, graphs, loss_input, &mut upload)?;
+            graph_loss.enqueue(batch, graphs, rows, loss_input, &mut upload)?;
         }
         upload.send()?;
         if let Some(kept) = &self.kept {
             kept.take(&mut self.lists)?;
         }
+        // Lists are of other lengths each time; what follows is not.
+        Captures::cut(self.outputs.scope().device())?;
         self.encodings.forward(parameters)?;
         self.attend(parameters)?;
         self.read_out(parameters)
