@@ -14,7 +14,7 @@ import numpy as np
 import pandas
 import polars
 import pyarrow
-from megabatch import _frames
+from megabatch import _bar_sources, _frames
 from shared import BARS, InFolder
 
 
@@ -85,6 +85,14 @@ class Frames(InFolder):
             with self.assertRaises(mb.ConfigError):
                 refused()
         self.assertIn("byte for byte", str(mb.leak(other, samples=2)))
+
+    def test_bars_are_of_the_timeframe_that_names_them(self) -> None:
+        self.assertEqual(_bar_sources._by_timeframe({"mn1": 1, "W1": 2, "H4": 3}), {"H4": 3, "W1": 2, "MN1": 1})
+        self.assertIsNone(_bar_sources._by_timeframe({"M1": 1, "M7": 2}))
+        months = np.arange("2020-01", "2023-01", dtype="datetime64[M]").astype("datetime64[ns]").astype(np.int64)
+        _bar_sources._require_timeframe(months, "MN1")
+        with self.assertRaisesRegex(mb.ConfigError, "the bars named W1 are .* apart"):
+            _bar_sources._require_timeframe(months, "W1")
 
     def test_bars_by_timeframe_are_appended(self) -> None:
         frame = self.frame(40)
@@ -415,7 +423,11 @@ class Frames(InFolder):
 
     def test_the_symbol_has_the_names_that_files_know(self) -> None:
         frame = self.frame(3)
-        for name in ("symbol", "Ticker", "tic", "instrument", "pair", "asset", "Name", "Stock Code", "ISIN", "company"):
+        for name in (
+            "symbol", "Ticker", "tic", "instrument", "pair", "Ticker Symbol", "Trading_Symbol", "symbol name", "stock-symbol",
+            "Currency Pair", "asset", "Name", "Stock Code", "stock", "stock name", "security", "Security ID", "secid", "PERMNO",
+            "ISIN", "CUSIP", "SEDOL", "FIGI", "RIC", "company", "Company Name", "coin",
+        ):
             both = pandas.concat([frame.assign(**{name: "AAA"}), frame.assign(**{name: "BBB"})], ignore_index=True)
             self.assertEqual(mb.ingest(both, **BARS).instruments, ("AAA", "BBB"), name)
 
