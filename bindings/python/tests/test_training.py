@@ -202,6 +202,12 @@ class Training(InFolder):
             (lambda: mb.plan(self.ds, device=5), r"^device=5: expected the name of a device"),  # type: ignore[arg-type]
             (lambda: self.run_of(resume="yes"), r"^resume='yes': expected True or False$"),
             (lambda: run.evaluate(int8=1), r"^int8=1: expected True or False$"),  # type: ignore[arg-type]
+            # Each text was taken for True.
+            (lambda: self.run_of("steps", progress="no"), r"^progress='no': expected True or False$"),
+            (lambda: run.predict(progress="no"), r"^progress='no': expected True or False$"),  # type: ignore[arg-type]
+            (lambda: run.follow(cold="no"), r"^cold='no': expected True or False$"),  # type: ignore[arg-type]
+            (lambda: run.export("a.onnx", fold_scaler="no"), r"^fold_scaler='no': expected True or False$"),  # type: ignore[arg-type]
+            (lambda: run.export("a.onnx", stateless="no"), r"^stateless='no': expected True or False$"),  # type: ignore[arg-type]
             *(
                 (lambda name=name: mb.plan(self.ds, {name: "cuda"}), rf"^{name}='cuda' is among the settings: .*, {name}='cuda'\)$")
                 for name in ("device", "memory_bytes", "out", "resume")

@@ -369,6 +369,7 @@ class Dataset:
         with required("dataset.torch()"):
             from ._torch import TensorBatches
 
+        overlap = _arguments.flag(overlap, "overlap")
         if device is None and (overlap or dtype is not None):
             raise TypeError("overlap and dtype are of batches on a device: give device, which may be cpu")
         return TensorBatches(self.loader(batch_size, **options), device, dtype, overlap)

@@ -636,10 +636,10 @@ class Run:
             "out": out,
             "last_checkpoint": _is_last(checkpoint),
             "batch": batch,
-            "fold_scaler": fold_scaler,
+            "fold_scaler": _arguments.flag(fold_scaler, "fold_scaler"),
             "data": _path_of(data, "export"),
             "instrument": instrument,
-            "stateless": stateless,
+            "stateless": _arguments.flag(stateless, "stateless"),
         }
         return _megabatch.export(call)[1]
 
@@ -688,8 +688,8 @@ class Run:
             "run": self.path,
             "data": _path_of(data, "follow"),
             "last_checkpoint": _is_last(checkpoint),
-            "other_instruments": other_instruments,
-            "cold": cold,
+            "other_instruments": _arguments.flag(other_instruments, "other_instruments"),
+            "cold": _arguments.flag(cold, "cold"),
             "history": files,
             "symbol": symbol,
             "zone": zone,
