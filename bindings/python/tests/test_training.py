@@ -705,6 +705,20 @@ class Interrupts(InFolder):
 
 
 class Following(InFolder):
+    def test_another_instrument_than_that_of_training_is_a_warning(self) -> None:
+        csv = self.bars()
+        own, other = (mb.ingest(csv, symbol=name, out=self.folder / f"{name}.h5", **BARS) for name in ("EURUSD", "GBPUSD"))
+        run = mb.train(own, MODEL, out=self.folder / "run", max_steps=2)
+        for call in (
+            lambda: run.predict(other, [0], progress=False),
+            lambda: run.evaluate(other),
+            lambda: run.follow(data=other, cold=True).close(),
+        ):
+            with self.assertLogs("megabatch", "WARNING") as logged:
+                call()
+            expected = "warning: .*GBPUSD.h5: the model was trained on EURUSD and is used on GBPUSD: .* other_instruments=True"
+            self.assertRegex("\n".join(logged.output), expected)
+
     def test_forecasts_are_the_predictions_of_the_samples(self) -> None:
         import pandas
 

@@ -312,7 +312,10 @@ fn bars_of_another_pair_are_told_and_those_of_another_timeframe_are_refused() {
     let command = stage.command("predict --run run --follow GBPUSD_M1.csv --stop-at-end --cold");
     let assert = assert_cmd::Command::from_std(command).assert().success();
     let said = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
-    assert!(said.contains("GBPUSD_M1.csv is named after GBPUSD, and its bars are taken for those of EURUSD"), "{said}");
+    assert!(
+        said.contains("warning: GBPUSD_M1.csv is named after GBPUSD, and its bars are taken for those of EURUSD"),
+        "{said}"
+    );
     let hours: Vec<String> = (0..9).map(|hour| format!("2018-03-01 0{hour}:00,1.2,1.3,1.1,1.2,5\n")).collect();
     stage.write("EURUSD_H1.csv", &hours.concat());
     let command = stage.command("predict --run run --follow EURUSD_H1.csv --stop-at-end --cold");

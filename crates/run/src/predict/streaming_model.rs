@@ -23,8 +23,8 @@ use crate::ingest::{Calendar, Recipe};
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{precision, streams};
 use crate::trained::{
-    CheckpointChoice, Instruments, doubt_instruments, doubts_on_opening, meaning_in_training, own_data_path,
-    require_meaning, trained_model, weights_file,
+    CheckpointChoice, Instruments, doubts_on_opening, meaning_in_training, own_data_path, require_meaning,
+    trained_model, weights_file,
 };
 
 /// A model that follows bars.
@@ -125,12 +125,7 @@ impl StreamingModel {
         let meaning = DataSchema::from_series(&file)?;
         require_meaning(&folder, &data, &meaning)?;
         let in_training = meaning_in_training(&folder);
-        if request.instruments == Instruments::Doubted
-            && let Some(doubt) = doubt_instruments(&in_training, &meaning)
-        {
-            host.observer.note(&doubt);
-        }
-        let doubts = doubts_on_opening(&folder, step, &in_training, &meaning, &data);
+        let doubts = doubts_on_opening(&folder, step, &in_training, &meaning, &data, request.instruments);
         doubts.iter().for_each(|doubt| host.observer.note(doubt));
         let (provenance, recipe) = Recipe::recorded(&data, file.attribute("source")?.as_ref())?;
         recipe.refuse_own_bars(&data, "following makes them of the shortest")?;
