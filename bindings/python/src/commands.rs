@@ -8,7 +8,7 @@ use megabatch_run::config::SettingSources;
 use megabatch_run::graph::{BoxEdges, BuildRequest, Destination, GraphKind, Options, Symmetry, Widths};
 use megabatch_run::ingest::{
     BarClock, BarColumn, BarColumns, BarTimeColumn, BarTimes, Feature, FeatureList, FunctionInputs, Recipe,
-    TableColumns, Timeframe, Zone,
+    TableColumns, Timeframe, Zone, likely_symbol as likely,
 };
 use megabatch_run::memory::{Policies, ReplayOptions, SnapshotOptions, Trace, replay, snapshot};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
@@ -124,6 +124,19 @@ pub(crate) fn bar_clock(py: Python<'_>, path: PathBuf) -> PyResult<Option<(Strin
     process::check(py)?;
     let clock = py.detach(|| Recipe::clock(&path)).or_raise(py)?;
     Ok(clock.map(|BarClock { zone, is_stated }| (zone.to_string(), is_stated)))
+}
+
+/// Symbols of a series file.
+#[pyfunction]
+pub(crate) fn series_symbols(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
+    process::check(py)?;
+    py.detach(|| Recipe::symbols(&path)).or_raise(py)
+}
+
+/// The first of `symbols` that `name` may be another name of.
+#[pyfunction]
+pub(crate) fn likely_symbol(name: &str, symbols: Vec<String>) -> Option<String> {
+    likely(name, &symbols).map(str::to_owned)
 }
 
 /// Recipe of a series of files of bars.

@@ -158,7 +158,8 @@ class Frames(InFolder):
         for wrong, message in [
             (later.assign(close=later["close"] * 1.001, high=later["high"] * 1.002), "EURUSD|of the frame"),
             (later.assign(high=later["high"].where(later.index != later.index[5])), "^row 5 of the frame: "),
-            (later.assign(symbol="GBPUSD"), "symbol 'GBPUSD': expected one of .* EURUSD"),
+            (later.assign(symbol="GBPUSD"), "symbol 'GBPUSD': expected one of .* EURUSD; a new symbol needs a scaler"),
+            (later.assign(symbol="eur/usd"), r"symbol 'eur/usd': expected one of .* EURUSD; did you mean EURUSD\?$"),
         ]:
             with self.assertRaisesRegex(mb.DataError, message):
                 longer.append(wrong)
@@ -243,7 +244,7 @@ class Frames(InFolder):
         self.assertEqual(only.fingerprint(), mb.ingest(frame, symbol="AAA", **BARS).fingerprint())
         with self.assertRaisesRegex(mb.DataError, "no row of the frame has the symbol CCC; there are AAA$"):
             mb.ingest(one, symbol="CCC", **BARS)
-        with self.assertRaisesRegex(mb.DataError, "no frame has the symbol BRK-B; there are BRK.B, .* and 3 more$"):
+        with self.assertRaisesRegex(mb.DataError, "no frame has the symbol BRK-B; there are BRK.B, .* and 3 more; did you mean BRK.B\\?$"):
             mb.ingest(dict.fromkeys(("A", "B", "C", "D", "E", "F", "G", "BRK.B"), frame), symbol="BRK-B", **BARS)
         with self.assertRaisesRegex(mb.DataError, "no frame has the symbol CCC; there are AAA, BBB"):
             mb.ingest({"AAA": frame, "BBB": frame}, symbol="CCC", **BARS)

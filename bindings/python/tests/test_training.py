@@ -705,6 +705,21 @@ class Interrupts(InFolder):
 
 
 class Following(InFolder):
+    def test_bars_of_another_symbol_are_refused(self) -> None:
+        # They were taken for those that the model follows.
+        import pandas
+
+        frame = pandas.read_csv(self.bars())
+        frame["time"] = pandas.to_datetime(frame.iloc[:, 0], utc=True)
+        run = mb.train(mb.ingest(frame[:9000], symbol="BRK.B", **BARS), MODEL, max_steps=2)
+        later = frame[9000:9100]
+        for name, advice in (("brk-b", r"; did you mean brk-b\?"), ("AAPL", "")):
+            with self.assertRaisesRegex(mb.DataError, f"has the symbol BRK.B; there are {name}{advice}$"):
+                list(run.follow(later.assign(symbol=name)))
+        both = pandas.concat([later.assign(symbol="BRK.B"), later.assign(symbol="AAPL")])
+        expected = [one.time for one in run.follow(later)]
+        self.assertEqual([one.time for one in run.follow(both)], expected)
+
     def test_another_instrument_than_that_of_training_is_a_warning(self) -> None:
         csv = self.bars()
         own, other = (mb.ingest(csv, symbol=name, out=self.folder / f"{name}.h5", **BARS) for name in ("EURUSD", "GBPUSD"))

@@ -166,10 +166,16 @@ def by_symbol(
 def _nearest(symbol: str, symbols: Iterable[str]) -> str:
     """The symbols in a message that misses one of them: all, or those that are most like it."""
     names = list(dict.fromkeys(symbols))
-    if len(names) <= _LISTED_MAX:
-        return ", ".join(names)
-    nearest = difflib.get_close_matches(symbol, names, _LISTED_MAX, 0.0)
-    return f"{', '.join(nearest)} and {len(names) - _LISTED_MAX} more"
+    shown, more = names, ""
+    if len(names) > _LISTED_MAX:
+        shown, more = difflib.get_close_matches(symbol, names, _LISTED_MAX, 0.0), f" and {len(names) - _LISTED_MAX} more"
+    return f"{', '.join(shown)}{more}{did_you_mean(symbol, names)}"
+
+
+def did_you_mean(symbol: str, symbols: Iterable[str]) -> str:
+    """The end of a message that misses a symbol which is another form of one of `symbols`."""
+    meant = _megabatch.likely_symbol(symbol, list(symbols))
+    return "" if meant is None else f"; did you mean {meant}?"
 
 
 def frame_name(name: str, count: int) -> str:

@@ -322,9 +322,10 @@ class Dataset:
         frames = sources.by_symbol(symbol, columns, end_column, unnamed)
         strange = [name for name in frames.symbols() if name not in known]
         if strange:
+            advice = "; a new symbol needs a scaler of its own: ingest all bars anew"
             raise DataError(
-                f"symbol {strange[0]!r}: expected one of {self._path}, {', '.join(known)}; a new symbol needs a scaler of "
-                f"its own: ingest all bars anew",
+                f"symbol {strange[0]!r}: expected one of {self._path}, {', '.join(known)}"
+                f"{_frames.did_you_mean(strange[0], known) or advice}",
                 column="symbol",
             )
         clock = _megabatch.bar_clock(self._path)

@@ -695,7 +695,7 @@ class Run:
             "zone": zone,
             "functions": _functions_of(features, bars, path, context),
         }
-        return Follower(_megabatch.Follower(call), bars, symbol, zone)
+        return Follower(_megabatch.Follower(call), bars, symbol or _symbol(path), zone)
 
 
 def _clock(data: str | None) -> str | None:
@@ -705,6 +705,16 @@ def _clock(data: str | None) -> str | None:
     with contextlib.suppress(MegabatchError):
         clock = _megabatch.bar_clock(data)
         return clock and clock[0]
+    return None
+
+
+def _symbol(data: str | None) -> str | None:
+    """The symbol of a series file of one. Opening the follower tells what is wrong with another."""
+    if data is None:
+        return None
+    with contextlib.suppress(MegabatchError):
+        symbols = _megabatch.series_symbols(data)
+        return symbols[0] if len(symbols) == 1 else None
     return None
 
 

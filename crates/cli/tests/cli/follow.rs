@@ -182,6 +182,8 @@ fn each_of_several_instruments_is_followed_by_its_name() {
     assert!(message.contains("series.h5: --symbol says whose bars are followed: EURUSD, USDJPY"), "{message}");
     let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol GBPUSD", 2);
     assert!(message.starts_with("--symbol GBPUSD: ") && message.contains("series.h5 has EURUSD, USDJPY"), "{message}");
+    let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol usd/jpy", 2);
+    assert!(message.contains("series.h5 has EURUSD, USDJPY; did you mean USDJPY?"), "{message}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use megabatch_amp::Precision;
 use megabatch_bars::{
     BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionTail, Instrument, OnError, ReadOptions,
-    Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, read,
+    Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, likely_symbol, read,
 };
 use megabatch_chunk_io::SeriesFile;
 use megabatch_gpu_core::Device;
@@ -364,14 +364,15 @@ fn names(instruments: &[Value]) -> Vec<String> {
 
 /// The account of one instrument.
 fn chosen<'a>(instruments: &'a [Value], data: &Path, symbol: Option<&str>) -> Result<&'a Value> {
-    let (data, list) = (data.display(), names(instruments).join(", "));
+    let known = names(instruments);
+    let (data, list) = (data.display(), known.join(", "));
     match (symbol, instruments) {
         (None, [only]) => Ok(only),
         (None, _) => Err(Error::usage(format!("{data}: --symbol says whose bars are followed: {list}"))),
-        (Some(symbol), _) => instruments
-            .iter()
-            .find(|instrument| instrument["symbol"] == symbol)
-            .ok_or_else(|| Error::usage(format!("--symbol {symbol}: {data} has {list}"))),
+        (Some(symbol), _) => instruments.iter().find(|instrument| instrument["symbol"] == symbol).ok_or_else(|| {
+            let meant = likely_symbol(symbol, &known).map(|name| format!("; did you mean {name}?"));
+            Error::usage(format!("--symbol {symbol}: {data} has {list}{}", meant.unwrap_or_default()))
+        }),
     }
 }
 
