@@ -408,7 +408,7 @@ class Dataset:
             return {key: array[0] for key, array in batch.items()}
         return batch
 
-    def __getitems__(self, samples: Sequence[int]) -> list[Batch]:
+    def __getitems__(self, samples: Sequence[int]) -> Sequence[Batch]:
         """The samples of these places, each as `[place]` gives it. PyTorch's `DataLoader` asks for a batch by it, which
         is gathered at once; its `collate_fn=mb.collate` takes the batch as it was gathered."""
         return GatheredSamples(self[samples])
