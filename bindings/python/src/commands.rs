@@ -8,7 +8,7 @@ use megabatch_run::config::SettingSources;
 use megabatch_run::graph::{BoxEdges, BuildRequest, Destination, GraphKind, Options, Symmetry, Widths};
 use megabatch_run::ingest::{
     BarClock, BarColumn, BarColumns, BarTimeColumn, BarTimes, Feature, FeatureList, FunctionInputs, Recipe,
-    TableColumns, Zone,
+    TableColumns, Timeframe, Zone, likely_symbol as likely,
 };
 use megabatch_run::memory::{Policies, ReplayOptions, SnapshotOptions, Trace, replay, snapshot};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
@@ -69,8 +69,29 @@ type Places = (Option<usize>, Option<usize>, Option<usize>, Vec<(&'static str, u
 /// as a file has them; numbers with the names that a header may have.
 #[pyfunction]
 pub(crate) fn bar_columns(names: Vec<String>) -> Places {
-    let TableColumns { stamp, date, clock, numbers, others } = TableColumns::find(&names);
+    let TableColumns { stamp, date, clock, numbers, others, .. } = TableColumns::find(&names);
     (stamp, date, clock, numbers.iter().map(|column| (column.name, column.place)).collect(), others)
+}
+
+/// Places of the columns with names as those of symbols have them, the first choice first: of those
+/// that have symbols whatever their rows are, and of others.
+#[pyfunction]
+pub(crate) fn symbol_columns(names: Vec<String>) -> (Vec<usize>, Vec<usize>) {
+    let TableColumns { symbols, likely_symbols, .. } = TableColumns::find(&names);
+    (symbols, likely_symbols)
+}
+
+/// A time in the shortest month, in nanoseconds since 1970.
+const FEBRUARY_NS: i64 = 31 * 86_400_000_000_000;
+
+/// Names of timeframes, shortest first, and the least duration of their bars in nanoseconds.
+#[pyfunction]
+pub(crate) fn timeframes() -> Vec<(&'static str, i64)> {
+    let least_ns = |timeframe: Timeframe| {
+        let bar = timeframe.bin(FEBRUARY_NS);
+        bar.end - bar.start
+    };
+    Timeframe::ALL.into_iter().map(|timeframe| (timeframe.name(), least_ns(timeframe))).collect()
 }
 
 /// Names that stand for features by themselves.
@@ -103,6 +124,19 @@ pub(crate) fn bar_clock(py: Python<'_>, path: PathBuf) -> PyResult<Option<(Strin
     process::check(py)?;
     let clock = py.detach(|| Recipe::clock(&path)).or_raise(py)?;
     Ok(clock.map(|BarClock { zone, is_stated }| (zone.to_string(), is_stated)))
+}
+
+/// Symbols of a series file.
+#[pyfunction]
+pub(crate) fn series_symbols(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
+    process::check(py)?;
+    py.detach(|| Recipe::symbols(&path)).or_raise(py)
+}
+
+/// The first of `symbols` that `name` may be another name of.
+#[pyfunction]
+pub(crate) fn likely_symbol(name: &str, symbols: Vec<String>) -> Option<String> {
+    likely(name, &symbols).map(str::to_owned)
 }
 
 /// Recipe of a series of files of bars.

@@ -31,7 +31,8 @@ mod _megabatch {
     #[pymodule_export]
     use crate::commands::{
         append, bar_clock, bar_columns, bars_of_ticks, build_graphs, doctor, feature_columns, feature_names,
-        function_inputs, ingest, leak, memory_snapshot, replay_memory, synthesize, write_bars,
+        function_inputs, ingest, leak, likely_symbol, memory_snapshot, replay_memory, series_symbols, symbol_columns,
+        synthesize, timeframes, write_bars,
     };
     #[pymodule_export]
     use crate::context::{context_bars, utc_times};

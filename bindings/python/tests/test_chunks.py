@@ -450,6 +450,8 @@ class Refusals(Windows):
             {"device": "xpu"},
             {"device": "nothing"},
             {"seed": -1},
+            {"shuffle": "no"},
+            {"drop_last": 1},
             {"dtype": "f8"},
             {"rank": 2, "world_size": 2},
             {"world_size": 0},

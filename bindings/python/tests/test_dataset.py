@@ -16,6 +16,7 @@ import h5py
 import megabatch as mb
 import numpy as np
 import pandas
+from megabatch import _megabatch
 from shared import BARS, InFolder
 
 
@@ -253,6 +254,13 @@ class Datasets(InFolder):
                 self.assertEqual({key: array.tolist() for key, array in sample.items()}, {
                     key: array.tolist() for key, array in own[place].items()
                 })
+        for own in (ds, ds.split()[0]):
+            with unittest.mock.patch.object(_megabatch, "Loader", wraps=_megabatch.Loader) as gathers:
+                samples: typing.Any = own.__getitems__(list(range(64)))
+            self.assertEqual((gathers.call_count, len(samples)), (1, 64))
+            # Whoever takes the batch as a whole needs no parts of it.
+            self.assertIsNone(samples._parted)
+            self.assertEqual((samples[5]["sample"], len(samples[60:])), (own.indices[5], 4))
         for wrong in (400, [3, -401]):
             with self.assertRaisesRegex(IndexError, "400|-401"):
                 ds[wrong]

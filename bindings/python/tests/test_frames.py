@@ -14,7 +14,7 @@ import numpy as np
 import pandas
 import polars
 import pyarrow
-from megabatch import _frames
+from megabatch import _bar_sources, _frames
 from shared import BARS, InFolder
 
 
@@ -86,6 +86,14 @@ class Frames(InFolder):
                 refused()
         self.assertIn("byte for byte", str(mb.leak(other, samples=2)))
 
+    def test_bars_are_of_the_timeframe_that_names_them(self) -> None:
+        self.assertEqual(_bar_sources._by_timeframe({"mn1": 1, "W1": 2, "H4": 3}), {"H4": 3, "W1": 2, "MN1": 1})
+        self.assertIsNone(_bar_sources._by_timeframe({"M1": 1, "M7": 2}))
+        months = np.arange("2020-01", "2023-01", dtype="datetime64[M]").astype("datetime64[ns]").astype(np.int64)
+        _bar_sources._require_timeframe(months, "MN1")
+        with self.assertRaisesRegex(mb.ConfigError, "the bars named W1 are .* apart"):
+            _bar_sources._require_timeframe(months, "W1")
+
     def test_bars_by_timeframe_are_appended(self) -> None:
         frame = self.frame(40)
         how = {"open": "first", "high": "max", "low": "min", "close": "max", "volume": "sum"}
@@ -150,7 +158,8 @@ class Frames(InFolder):
         for wrong, message in [
             (later.assign(close=later["close"] * 1.001, high=later["high"] * 1.002), "EURUSD|of the frame"),
             (later.assign(high=later["high"].where(later.index != later.index[5])), "^row 5 of the frame: "),
-            (later.assign(symbol="GBPUSD"), "symbol 'GBPUSD': expected one of .* EURUSD"),
+            (later.assign(symbol="GBPUSD"), "symbol 'GBPUSD': expected one of .* EURUSD; a new symbol needs a scaler"),
+            (later.assign(symbol="eur/usd"), r"symbol 'eur/usd': expected one of .* EURUSD; did you mean EURUSD\?$"),
         ]:
             with self.assertRaisesRegex(mb.DataError, message):
                 longer.append(wrong)
@@ -235,7 +244,7 @@ class Frames(InFolder):
         self.assertEqual(only.fingerprint(), mb.ingest(frame, symbol="AAA", **BARS).fingerprint())
         with self.assertRaisesRegex(mb.DataError, "no row of the frame has the symbol CCC; there are AAA$"):
             mb.ingest(one, symbol="CCC", **BARS)
-        with self.assertRaisesRegex(mb.DataError, "no frame has the symbol BRK-B; there are BRK.B, .* and 3 more$"):
+        with self.assertRaisesRegex(mb.DataError, "no frame has the symbol BRK-B; there are BRK.B, .* and 3 more; did you mean BRK.B\\?$"):
             mb.ingest(dict.fromkeys(("A", "B", "C", "D", "E", "F", "G", "BRK.B"), frame), symbol="BRK-B", **BARS)
         with self.assertRaisesRegex(mb.DataError, "no frame has the symbol CCC; there are AAA, BBB"):
             mb.ingest({"AAA": frame, "BBB": frame}, symbol="CCC", **BARS)
@@ -415,7 +424,11 @@ class Frames(InFolder):
 
     def test_the_symbol_has_the_names_that_files_know(self) -> None:
         frame = self.frame(3)
-        for name in ("symbol", "Ticker", "tic", "instrument", "pair", "asset", "Name", "Stock Code", "ISIN", "company"):
+        for name in (
+            "symbol", "Ticker", "tic", "instrument", "pair", "Ticker Symbol", "Trading_Symbol", "symbol name", "stock-symbol",
+            "Currency Pair", "asset", "Name", "Stock Code", "stock", "stock name", "security", "Security ID", "secid", "PERMNO",
+            "ISIN", "CUSIP", "SEDOL", "FIGI", "RIC", "company", "Company Name", "coin",
+        ):
             both = pandas.concat([frame.assign(**{name: "AAA"}), frame.assign(**{name: "BBB"})], ignore_index=True)
             self.assertEqual(mb.ingest(both, **BARS).instruments, ("AAA", "BBB"), name)
 

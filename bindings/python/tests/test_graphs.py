@@ -222,6 +222,10 @@ class Graphs(InFolder):
     def test_what_is_wrong_is_named(self) -> None:
         with self.assertRaisesRegex(mb.ConfigError, "^batch_size=0: expected a whole number from 1 on$"):
             self.graphs.loader(0)
+        for name in ("shuffle", "drop_last", "pyg"):
+            flag: dict[str, Any] = {name: "no"}
+            with self.assertRaisesRegex(mb.ConfigError, f"^{name}='no': expected True or False$"):
+                self.graphs.loader(4, **flag)
         with self.assertRaisesRegex(mb.ConfigError, "nodes is 5, and graph .* has 9: give 9 or more"):
             self.graphs.loader(nodes=5)
         with self.assertRaisesRegex(mb.ConfigError, "rank=2: expected 0 to 1"):
@@ -655,6 +659,8 @@ class CrossSections(InFolder):
             ({"lookback": "60D"}, "^lookback='60D': expected a whole number of bars from 0 on$"),
             ({"lookback": 15, "k": 2.5}, r"^k=2\.5: expected a whole number from 0 on$"),
             ({"lookback": 15, "half_life": "10"}, "^half_life='10': expected a number$"),
+            ({"lookback": 15, "absolute": "no"}, "^absolute='no': expected True or False$"),
+            ({"lookback": 15, "progress": "no"}, "^progress='no': expected True or False$"),
         ):
             with self.assertRaisesRegex(mb.ConfigError, message):
                 mb.graph.build(shares, path, kind="correlation", **options)

@@ -93,6 +93,12 @@ class Module(InFolder):
             "        call()\n"
             "    except (AttributeError, ImportError) as error:\n"
             "        print(type(error).__name__, error)\n"
+            # `cannot import name 'collate'` was all that it said.
+            "for name in lazy:\n"
+            "    try:\n"
+            "        exec(f'from megabatch import {name}')\n"
+            "    except ImportError as error:\n"
+            "        print(type(error).__name__, error)\n"
         )
         lines = self.python(code, self.series().path, self.folder / "graphs.mbg").splitlines()
         self.assertEqual(lines[:2], ["5 []", "True True"])
@@ -103,5 +109,9 @@ class Module(InFolder):
             *(f"ModuleNotFoundError dataset.{name}() needs {torch}; {own}" for name in ("torch", "tensors")),
             f"ModuleNotFoundError graphs.pyg() needs {torch}; without it, graphs[which] gives a graph as arrays of numpy",
             *(f"ModuleNotFoundError graphs.loader({name}) needs {torch}; {graphs}" for name in ("device=...", "pyg=True")),
+            *(
+                f"ModuleNotFoundError megabatch.{name} needs {torch}; {own}"
+                for name in ("ChunkDataLoader", "collate", "lightning", "scatter", "torch")
+            ),
         ]
         self.assertEqual(lines[2:], expected)

@@ -122,6 +122,8 @@ class OnDevice(InFolder):
             (lambda: ds.tensors().windows([0, 400]), IndexError, "from 0 to 400: there are 400 samples"),
             (lambda: ds.tensors().windows([-1]), IndexError, "from -1 to -1"),
             (lambda: ds.tensors().windows([2.9, 0.1]), mb.ConfigError, "^places=.* a list of whole numbers or a mask"),
+            (lambda: ds.tensors().windows(slice(2), overlap=wrong), mb.ConfigError, "^overlap='float13': expected True or False$"),
+            (lambda: ds.torch(8, device="cpu", overlap=wrong), mb.ConfigError, "^overlap='float13': expected True or False$"),
             (lambda: ds[[[1, 2], [3, 4]]], mb.ConfigError, "^samples=.* a list of whole numbers or a mask"),
             (lambda: ds[none], mb.ConfigError, "^samples=None"),
             (lambda: ds["M5"], mb.ConfigError, r"the windows of a timeframe are dataset\[:8\]\['M5'\]$"),

@@ -90,6 +90,9 @@ class Pool(InFolder):
             mb.torch.use_pool()
         with mock.patch.object(backends.cuda, "is_built", lambda: False), self.assertRaisesRegex(mb.DeviceError, "without CUDA"):
             mb.torch.use_pool()
+        no: Any = "no"
+        with self.assertRaisesRegex(mb.ConfigError, "^stitching='no': expected True or False$"):
+            mb.torch.use_pool(no)
         self.use()
         with self.assertRaisesRegex(mb.ConfigError, "one pool"):
             mb.torch.use_pool()

@@ -202,6 +202,12 @@ class Training(InFolder):
             (lambda: mb.plan(self.ds, device=5), r"^device=5: expected the name of a device"),  # type: ignore[arg-type]
             (lambda: self.run_of(resume="yes"), r"^resume='yes': expected True or False$"),
             (lambda: run.evaluate(int8=1), r"^int8=1: expected True or False$"),  # type: ignore[arg-type]
+            # Each text was taken for True.
+            (lambda: self.run_of("steps", progress="no"), r"^progress='no': expected True or False$"),
+            (lambda: run.predict(progress="no"), r"^progress='no': expected True or False$"),  # type: ignore[arg-type]
+            (lambda: run.follow(cold="no"), r"^cold='no': expected True or False$"),  # type: ignore[arg-type]
+            (lambda: run.export("a.onnx", fold_scaler="no"), r"^fold_scaler='no': expected True or False$"),  # type: ignore[arg-type]
+            (lambda: run.export("a.onnx", stateless="no"), r"^stateless='no': expected True or False$"),  # type: ignore[arg-type]
             *(
                 (lambda name=name: mb.plan(self.ds, {name: "cuda"}), rf"^{name}='cuda' is among the settings: .*, {name}='cuda'\)$")
                 for name in ("device", "memory_bytes", "out", "resume")
@@ -699,6 +705,35 @@ class Interrupts(InFolder):
 
 
 class Following(InFolder):
+    def test_bars_of_another_symbol_are_refused(self) -> None:
+        # They were taken for those that the model follows.
+        import pandas
+
+        frame = pandas.read_csv(self.bars())
+        frame["time"] = pandas.to_datetime(frame.iloc[:, 0], utc=True)
+        run = mb.train(mb.ingest(frame[:9000], symbol="BRK.B", **BARS), MODEL, max_steps=2)
+        later = frame[9000:9100]
+        for name, advice in (("brk-b", r"; did you mean brk-b\?"), ("AAPL", "")):
+            with self.assertRaisesRegex(mb.DataError, f"has the symbol BRK.B; there are {name}{advice}$"):
+                list(run.follow(later.assign(symbol=name)))
+        both = pandas.concat([later.assign(symbol="BRK.B"), later.assign(symbol="AAPL")])
+        expected = [one.time for one in run.follow(later)]
+        self.assertEqual([one.time for one in run.follow(both)], expected)
+
+    def test_another_instrument_than_that_of_training_is_a_warning(self) -> None:
+        csv = self.bars()
+        own, other = (mb.ingest(csv, symbol=name, out=self.folder / f"{name}.h5", **BARS) for name in ("EURUSD", "GBPUSD"))
+        run = mb.train(own, MODEL, out=self.folder / "run", max_steps=2)
+        for call in (
+            lambda: run.predict(other, [0], progress=False),
+            lambda: run.evaluate(other),
+            lambda: run.follow(data=other, cold=True).close(),
+        ):
+            with self.assertLogs("megabatch", "WARNING") as logged:
+                call()
+            expected = "warning: .*GBPUSD.h5: the model was trained on EURUSD and is used on GBPUSD: .* other_instruments=True"
+            self.assertRegex("\n".join(logged.output), expected)
+
     def test_forecasts_are_the_predictions_of_the_samples(self) -> None:
         import pandas
 

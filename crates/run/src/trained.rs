@@ -75,7 +75,7 @@ pub(crate) struct UnitsOfErrors {
 /// Treatment of instruments that the model has not seen in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Instruments {
-    /// They are named in a note.
+    /// A warning names them.
     #[default]
     Doubted,
     /// They are intended.
@@ -169,13 +169,10 @@ impl Trained {
         let predictor = open_predictor(&device, model, &file, &config, weights, data.units())?;
         let Computing { gpu, skip_reason } = named.computing(predictor.check_on_gpu())?;
         let predictor = on(gpu.as_ref(), predictor)?;
-        let mut notes: Vec<String> = skip_reason.into_iter().collect();
+        let notes: Vec<String> = skip_reason.into_iter().collect();
         let (in_training, found) = (meaning_in_training(&folder), data.meaning()?);
-        if instruments == Instruments::Doubted {
-            notes.extend(doubt_instruments(&in_training, &found));
-        }
         let stale_graphs = data.warning().map(|warning| format!("warning: {warning}"));
-        let doubts = doubts_on_opening(&folder, step, &in_training, &found, data.path());
+        let doubts = doubts_on_opening(&folder, step, &in_training, &found, data.path(), instruments);
         doubts.iter().chain(&stale_graphs).for_each(|doubt| host.observer.note(doubt));
         Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns })
     }
@@ -329,8 +326,9 @@ pub(crate) fn change(folder: &RunFolder, data: &Data, host: &Host<'_>) -> Result
     Ok((!changed.is_empty()).then(|| format!("{}: changed since {root} was trained on it", named(&changed))))
 }
 
-/// A note on instruments that the model has not been trained on.
-pub(crate) fn doubt_instruments(trained: &DataSchema, found: &DataSchema) -> Option<String> {
+/// A warning about instruments that the model has not been trained on: their scalers and pips are
+/// others.
+fn doubt_instruments(trained: &DataSchema, found: &DataSchema, path: &Path) -> Option<String> {
     let others: Vec<String> = trained.other_instruments(found).into_iter().map(str::to_owned).collect();
     let named = listed(&others);
     let ours = match trained.instruments() {
@@ -339,7 +337,8 @@ pub(crate) fn doubt_instruments(trained: &DataSchema, found: &DataSchema) -> Opt
     };
     (!others.is_empty()).then(|| {
         format!(
-            "the model was trained on {ours} and is used on {named}; --allow-other-instruments says that it is meant"
+            "warning: {}: the model was trained on {ours} and is used on {named}: it sees other inputs than it learned; --allow-other-instruments says that it is meant",
+            path.display()
         )
     })
 }
@@ -352,9 +351,14 @@ pub(crate) fn doubts_on_opening(
     trained: &DataSchema,
     found: &DataSchema,
     path: &Path,
+    instruments: Instruments,
 ) -> Vec<String> {
-    let doubts = [doubt_bars(trained, found, path), doubt_scalers(trained, found, path), doubt_step(folder, step)];
-    doubts.into_iter().flatten().collect()
+    let others = match instruments {
+        Instruments::Doubted => doubt_instruments(trained, found, path),
+        Instruments::Allowed => None,
+    };
+    let (bars, scalers) = (doubt_bars(trained, found, path), doubt_scalers(trained, found, path));
+    [others, bars, scalers, doubt_step(folder, step)].into_iter().flatten().collect()
 }
 
 /// A note on data whose features were scaled by other numbers than those of training.

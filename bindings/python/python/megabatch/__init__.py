@@ -6,6 +6,7 @@ models. See docs/guide/python.md.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from . import graph, memory, synth
@@ -137,6 +138,9 @@ def __getattr__(name: str) -> Any:
         with required(f"megabatch.{name}"):
             return _imported(name)
     except ModuleNotFoundError as error:
+        # `from megabatch import …` has a message of its own in the place of that of an AttributeError.
+        if sys._getframe(1).f_code.co_name == "_handle_fromlist":
+            raise
         # `hasattr`, `inspect.getmembers` and `help` pass over attributes that are not there.
         raise AttributeError(str(error), name=name) from None
 

@@ -34,9 +34,9 @@ def whole_number(value: Any, name: str, least: int = 0, takes: str = "a whole nu
     return number
 
 
-def flag(value: Any, name: str) -> bool:
+def flag(value: Any, name: str, path: Any = None) -> bool:
     """`value` as one of the two flags."""
-    require(isinstance(value, (bool, np.bool_)), value, name, "True or False")
+    require(isinstance(value, (bool, np.bool_)), value, name, "True or False", path)
     return bool(value)
 
 

@@ -7,14 +7,13 @@ import dataclasses
 import datetime
 import glob
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _arguments, _frames, _table_files
+from . import _arguments, _frames, _megabatch, _table_files
 from ._bars_folder import BarsFolder
 from .errors import ConfigError, DataError
 
@@ -24,8 +23,8 @@ mapping by two timeframes or more has the bars of each."""
 SourcePaths = tuple[list[str], dict[str, list[str]]]
 """Paths of bars, and those of bid and ask by the option that takes them."""
 _BID, _ASK = "bid", "ask"
-_SECONDS = {"M": 60, "H": 3_600, "D": 86_400, "W": 604_800, "MN": 28 * 86_400}
-_TIMEFRAMES = "M1 M2 M3 M5 M10 M15 M20 M30 H1 H2 H3 H4 H6 H8 H12 D1 W1 MN1".split()
+_TIMEFRAMES = dict(_megabatch.timeframes())
+"""The least duration of bars in nanoseconds by timeframe, shortest first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -180,7 +179,7 @@ def _require_timeframe(time_ns: npt.NDArray[np.int64], timeframe: str) -> None:
     distances = np.diff(np.unique(time_ns)) // 1_000_000_000
     if len(distances) < 20:
         return
-    expected = int(re.sub(r"\D", "", timeframe)) * _SECONDS[re.sub(r"\d", "", timeframe)]
+    expected = _TIMEFRAMES[timeframe] // 1_000_000_000
     least, middle = int(distances.min()), int(np.median(distances))
     if middle < expected or least >= 2 * expected:
         apart = middle if middle < expected else least

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from ._arguments import flag
 from ._wording import in_python
 
 log = logging.getLogger("megabatch")
@@ -157,6 +158,8 @@ def _is_notebook() -> bool:
 def display(progress: bool | None) -> Display:
     """The display of this program. Where there is neither a notebook nor a terminal, lines go to the log `megabatch`, and with
     `True` to the standard error."""
+    if progress is not None:
+        progress = flag(progress, "progress")
     if progress is False:
         return _Log()
     if _is_notebook():

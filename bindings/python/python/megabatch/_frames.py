@@ -18,15 +18,6 @@ import numpy.typing as npt
 from . import _megabatch
 from .errors import ConfigError, DataError
 
-# As `SYMBOLS` and `LIKELY_SYMBOLS` of crates/bars/src/parse/header.rs.
-_SURE_SYMBOLS = (
-    "symbol", "ticker", "instrument", "tic", "pair", "tickersymbol", "tradingsymbol", "symbolname", "stocksymbol",
-    "currencypair",
-)
-_SYMBOLS = (
-    *_SURE_SYMBOLS, "asset", "name", "stock", "stockcode", "stockname", "security", "securityid", "secid", "permno", "isin",
-    "cusip", "sedol", "figi", "ric", "company", "companyname", "coin",
-)
 PRICES = ("open", "high", "low", "close")
 LIBRARIES = ("pandas", "polars", "pyarrow")
 """Libraries whose frames are read, the usual one first."""
@@ -175,10 +166,16 @@ def by_symbol(
 def _nearest(symbol: str, symbols: Iterable[str]) -> str:
     """The symbols in a message that misses one of them: all, or those that are most like it."""
     names = list(dict.fromkeys(symbols))
-    if len(names) <= _LISTED_MAX:
-        return ", ".join(names)
-    nearest = difflib.get_close_matches(symbol, names, _LISTED_MAX, 0.0)
-    return f"{', '.join(nearest)} and {len(names) - _LISTED_MAX} more"
+    shown, more = names, ""
+    if len(names) > _LISTED_MAX:
+        shown, more = difflib.get_close_matches(symbol, names, _LISTED_MAX, 0.0), f" and {len(names) - _LISTED_MAX} more"
+    return f"{', '.join(shown)}{more}{did_you_mean(symbol, names)}"
+
+
+def did_you_mean(symbol: str, symbols: Iterable[str]) -> str:
+    """The end of a message that misses a symbol which is another form of one of `symbols`."""
+    meant = _megabatch.likely_symbol(symbol, list(symbols))
+    return "" if meant is None else f"; did you mean {meant}?"
 
 
 def frame_name(name: str, count: int) -> str:
@@ -387,7 +384,7 @@ def _by_ticker(frame: Any) -> dict[str, Any] | None:
         if not {*PRICES} <= {name for name, _ in numbers}:
             continue
         tickers = frame.columns.get_level_values(1 - level)
-        if {str(name).lower() for name in frame.columns[0]} <= {*_SYMBOLS, "price"}:
+        if all(str(name).lower() == "price" or _names_symbols(str(name)) for name in frame.columns[0]):
             raise _no_second_header(f"the first column is called {frame.columns[0]}")
         if not frame.columns.is_unique:
             first = frame.columns[frame.columns.duplicated()][0]
@@ -425,6 +422,8 @@ class _Table:
         self.names = names
         self._stamp, self._date, self._clock, numbers, self._others = _megabatch.bar_columns(names)
         self._numbers = dict(numbers)
+        self._sure_symbols, likely_symbols = _megabatch.symbol_columns(names)
+        self._called_symbols = [*self._sure_symbols, *likely_symbols]
 
     @staticmethod
     def open(frame: Any) -> _Table:
@@ -481,7 +480,7 @@ class _Table:
     def _without_second_header(self) -> DataError | None:
         """The error of a file of several tickers, such as of yfinance, of which one line was read as header."""
         cells = [str(values[0]).strip() for place in range(len(self.names)) if len(values := self._values(place))]
-        if {*PRICES} <= {cell.lower() for cell in cells} or (cells and cells[0].lower() in _SYMBOLS):
+        if {*PRICES} <= {cell.lower() for cell in cells} or (cells and _names_symbols(cells[0])):
             return _no_second_header(f"row 0 of the frame has the names {', '.join(cells[: _LISTED_MAX + 1])}, …")
         return None
 
@@ -508,7 +507,7 @@ class _Table:
 
     def _is_feature(self, place: int) -> bool:
         """True for numbers with fractions that are called as symbols are: as in files, they name no instruments."""
-        if _normalised(self.names[place]) not in _SYMBOLS:
+        if place not in self._called_symbols:
             return False
         values = self._values(place)
         return values.dtype.kind == "f" and bool(np.any(values[np.isfinite(values)] % 1))
@@ -544,7 +543,7 @@ class _Table:
     def _place(self, name: str) -> int:
         """The place of the one column with this name."""
         places = [place for place, own in enumerate(self.names) if own == name]
-        if len(places) != 1 or (_normalised(name) in _SYMBOLS and not self._is_feature(places[0])):
+        if len(places) != 1 or (places[0] in self._called_symbols and not self._is_feature(places[0])):
             reason = "has no column" if not places else "has several columns" if len(places) > 1 else "names symbols in"
             raise DataError(
                 f"the frame {reason} {name}; it has {', '.join(self.names)}", column=name, found=", ".join(self.names)
@@ -634,11 +633,10 @@ class _Table:
 
     def symbol_place(self) -> int | None:
         """The place of the column of instruments."""
-        names = [_normalised(own) for own in self.names]
-        place = next((names.index(name) for name in _SYMBOLS if name in names), None)
+        place = next(iter(self._called_symbols), None)
         if place is None or self._is_feature(place):
             return None
-        return place if names[place] in _SURE_SYMBOLS or not self._is_renamed(place) else None
+        return place if place in self._sure_symbols or not self._is_renamed(place) else None
 
     def _is_renamed(self, place: int) -> bool:
         """True if a column has several values, and no two in rows of one time: as in files, they name one instrument."""
@@ -674,9 +672,9 @@ class _Table:
         raise NotImplementedError
 
 
-def _normalised(name: str) -> str:
-    """A name in lower case, letters and digits only, as the names of roles are."""
-    return "".join(filter(str.isalnum, name.lower()))
+def _names_symbols(name: str) -> bool:
+    """True for a name that a column of symbols may have."""
+    return any(_megabatch.symbol_columns([name]))
 
 
 def _is_missing(value: object) -> bool:

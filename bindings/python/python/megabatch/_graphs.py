@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
-from ._arguments import mask_places, whole_number
+from ._arguments import flag, mask_places, whole_number
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
 from ._loader_arguments import InTurn, refuse_unknown, require_ranks
@@ -253,6 +253,7 @@ class Graphs(Sequence[Graph]):
         for name, bound in bounds.items():
             bounds[name] = None if bound is None else whole_number(bound, name, 1)
         seed = whole_number(seed, "seed")
+        shuffle, drop_last, pyg = flag(shuffle, "shuffle"), flag(drop_last, "drop_last"), flag(pyg, "pyg")
         items = self if dataset is None else CrossSections(self, dataset)
         shared = bounds["batch_size"] if nodes is None and edges is None else None
         require_ranks(rank, world_size, shared, len(items), "graphs")

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ._arguments import mask_places, wrong
+from ._arguments import flag, mask_places, wrong
 from ._devices import DEVICE_SHARE_MAX, DeviceName, checked_device, free_bytes, require_dtype
 from .errors import CapacityError, ConfigError
 
@@ -97,7 +97,7 @@ class SeriesTensors:
 
         With `overlap` and a slice, windows that are evenly apart in the bars are views of them: what is written to one
         is seen in others."""
-        found = self._views(places) if overlap and isinstance(places, slice) else {}
+        found = self._views(places) if flag(overlap, "overlap") and isinstance(places, slice) else {}
         chosen = self._chosen(places)
         for name, bars in self.bars.items():
             if name in found:

@@ -322,9 +322,10 @@ class Dataset:
         frames = sources.by_symbol(symbol, columns, end_column, unnamed)
         strange = [name for name in frames.symbols() if name not in known]
         if strange:
+            advice = "; a new symbol needs a scaler of its own: ingest all bars anew"
             raise DataError(
-                f"symbol {strange[0]!r}: expected one of {self._path}, {', '.join(known)}; a new symbol needs a scaler of "
-                f"its own: ingest all bars anew",
+                f"symbol {strange[0]!r}: expected one of {self._path}, {', '.join(known)}"
+                f"{_frames.did_you_mean(strange[0], known) or advice}",
                 column="symbol",
             )
         clock = _megabatch.bar_clock(self._path)
@@ -369,6 +370,7 @@ class Dataset:
         with required("dataset.torch()"):
             from ._torch import TensorBatches
 
+        overlap = _arguments.flag(overlap, "overlap")
         if device is None and (overlap or dtype is not None):
             raise TypeError("overlap and dtype are of batches on a device: give device, which may be cpu")
         return TensorBatches(self.loader(batch_size, **options), device, dtype, overlap)
@@ -406,7 +408,7 @@ class Dataset:
             return {key: array[0] for key, array in batch.items()}
         return batch
 
-    def __getitems__(self, samples: Sequence[int]) -> list[Batch]:
+    def __getitems__(self, samples: Sequence[int]) -> Sequence[Batch]:
         """The samples of these places, each as `[place]` gives it. PyTorch's `DataLoader` asks for a batch by it, which
         is gathered at once; its `collate_fn=mb.collate` takes the batch as it was gathered."""
         return GatheredSamples(self[samples])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -28,13 +28,30 @@ _E = TypeVar("_E")
 __all__ = ["Batch", "Loader", "LoaderOptions", "TensorOptions"]
 
 
-class GatheredSamples(list[Batch]):
-    """Samples, each by itself, that were gathered as one batch."""
+class GatheredSamples(Sequence[Batch]):
+    """Samples that were gathered as one batch, each by itself once one of them is asked for."""
 
     def __init__(self, batch: Batch) -> None:
-        count = len(next(iter(batch.values())))
-        super().__init__({key: array[row] for key, array in batch.items()} for row in range(count))
         self.batch = batch
+        self._parted: list[Batch] | None = None
+
+    def _samples(self) -> list[Batch]:
+        if self._parted is None:
+            self._parted = [dict(zip(self.batch, rows)) for rows in zip(*self.batch.values())]
+        return self._parted
+
+    def __len__(self) -> int:
+        return len(next(iter(self.batch.values())))
+
+    @overload
+    def __getitem__(self, place: int) -> Batch: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Batch]: ...
+    def __getitem__(self, place: int | slice) -> Batch | list[Batch]:
+        return self._samples()[place]
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self._samples())
 
 
 class TensorOptions(TypedDict, total=False):

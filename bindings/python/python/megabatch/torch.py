@@ -19,6 +19,7 @@ import torch
 import torch.cuda.memory
 
 from . import _megabatch
+from ._arguments import flag
 from .errors import ConfigError, DeviceError
 
 __all__ = [
@@ -55,6 +56,7 @@ def use_pool(stitching: bool = True, budget: int | str | None = None, leave: int
     "CUDA out of memory". CUDA graphs, `torch.compile(mode="reduce-overhead")`, `torch.backends.cudnn.benchmark`,
     `torch.cuda.MemPool` and tensors shared with other processes need PyTorch's own allocator and are refused."""
     global _pool
+    stitching = flag(stitching, "stitching")
     if _pool is not None:
         raise ConfigError("use_pool() was called before: a process has one pool")
     if not torch.backends.cuda.is_built():
@@ -102,6 +104,7 @@ def memory_stats(device: Device = None) -> dict[str, Any]:
 
 def memory_summary(device: Device = None, abbreviated: bool = False) -> str:
     """The memory of a GPU in a few lines, with its owners unless `abbreviated`."""
+    abbreviated = flag(abbreviated, "abbreviated")
     facts = _memory(device)
     lines = [
         f"{name:>12}  {_size(facts[key])} now, {_size(facts[f'{key}_peak'])} at the peak"

@@ -636,10 +636,10 @@ class Run:
             "out": out,
             "last_checkpoint": _is_last(checkpoint),
             "batch": batch,
-            "fold_scaler": fold_scaler,
+            "fold_scaler": _arguments.flag(fold_scaler, "fold_scaler"),
             "data": _path_of(data, "export"),
             "instrument": instrument,
-            "stateless": stateless,
+            "stateless": _arguments.flag(stateless, "stateless"),
         }
         return _megabatch.export(call)[1]
 
@@ -688,14 +688,14 @@ class Run:
             "run": self.path,
             "data": _path_of(data, "follow"),
             "last_checkpoint": _is_last(checkpoint),
-            "other_instruments": other_instruments,
-            "cold": cold,
+            "other_instruments": _arguments.flag(other_instruments, "other_instruments"),
+            "cold": _arguments.flag(cold, "cold"),
             "history": files,
             "symbol": symbol,
             "zone": zone,
             "functions": _functions_of(features, bars, path, context),
         }
-        return Follower(_megabatch.Follower(call), bars, symbol, zone)
+        return Follower(_megabatch.Follower(call), bars, symbol or _symbol(path), zone)
 
 
 def _clock(data: str | None) -> str | None:
@@ -705,6 +705,16 @@ def _clock(data: str | None) -> str | None:
     with contextlib.suppress(MegabatchError):
         clock = _megabatch.bar_clock(data)
         return clock and clock[0]
+    return None
+
+
+def _symbol(data: str | None) -> str | None:
+    """The symbol of a series file of one. Opening the follower tells what is wrong with another."""
+    if data is None:
+        return None
+    with contextlib.suppress(MegabatchError):
+        symbols = _megabatch.series_symbols(data)
+        return symbols[0] if len(symbols) == 1 else None
     return None
 
 

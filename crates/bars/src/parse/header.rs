@@ -123,6 +123,11 @@ pub struct TableColumns {
     pub clock: Option<usize>,
     /// Columns of numbers.
     pub numbers: Vec<NumberColumn>,
+    /// Columns that have symbols whatever their rows are, the first choice first.
+    pub symbols: Vec<usize>,
+    /// Columns that have symbols, or what changes within the bars of one share, the first choice
+    /// first.
+    pub likely_symbols: Vec<usize>,
     /// Columns whose names stand for nothing.
     pub others: Vec<usize>,
 }
@@ -154,6 +159,8 @@ impl TableColumns {
             date: column(&names, DATES),
             clock: column(&names, CLOCKS),
             numbers: numbers.collect(),
+            symbols: columns(&names, SYMBOLS),
+            likely_symbols: columns(&names, LIKELY_SYMBOLS),
             others,
         }
     }
@@ -387,6 +394,12 @@ fn column(names: &[String], known: &[&str]) -> Option<usize> {
     known.iter().find_map(|wanted| names.iter().position(|name| name == wanted))
 }
 
+/// The columns with names in `known`, in the order of these names.
+fn columns(names: &[String], known: &[&str]) -> Vec<usize> {
+    let places = |wanted: &str| -> Vec<usize> { (0..names.len()).filter(|&place| names[place] == wanted).collect() };
+    known.iter().copied().flat_map(places).collect()
+}
+
 /// A name in lower case, letters and digits only.
 pub(crate) fn normalised(name: &[u8]) -> String {
     String::from_utf8_lossy(name).chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
@@ -499,5 +512,21 @@ mod tests {
         assert_eq!(places(again), [file.adjusted, file.split, file.dividend, file.volume, file.spread]);
         let others: Vec<&str> = table.others.iter().map(|&place| names[place].as_str()).collect();
         assert_eq!((others, TableColumns::find(&[]).numbers), (vec!["Own"], vec![]));
+    }
+
+    #[test]
+    fn a_table_has_the_symbols_of_a_file_with_its_names() {
+        let names = ["Stock Code", "Close", "TICKER", "ISIN", "Symbol", "ticker"].map(str::to_owned);
+        let table = TableColumns::find(&names);
+        assert_eq!((table.symbols, table.likely_symbols, table.others), (vec![4, 2, 5], vec![0, 3], vec![]));
+        for name in SYMBOLS.iter().chain(LIKELY_SYMBOLS) {
+            let line = format!("{name},Date,Open,High,Low,Close");
+            let Some(HeaderLine::Named(file)) = parse(&RowFields::split(line.as_bytes(), b',')) else {
+                panic!("no header: {line}")
+            };
+            let names: Vec<String> = line.split(',').map(str::to_owned).collect();
+            let TableColumns { symbols, likely_symbols, .. } = TableColumns::find(&names);
+            assert_eq!([symbols, likely_symbols].concat().first().copied(), file.symbol, "{name}");
+        }
     }
 }

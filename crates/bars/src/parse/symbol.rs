@@ -147,9 +147,14 @@ pub fn named_pair(path: &Path) -> Option<String> {
 /// True if `name` may be another name of `symbol`: of the same letters and digits, or of the same
 /// currency pair.
 pub(crate) fn is_name_of(symbol: &str, name: &str) -> bool {
-    let letters = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_uppercase();
+    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_uppercase();
     let [own, other] = [symbol, name].map(letters);
     own == other || pair_at_start(&own).is_some_and(|pair| pair_at_start(&other) == Some(pair))
+}
+
+/// The first of `symbols` that `name` may be another name of.
+pub fn likely_symbol<'s>(name: &str, symbols: &'s [String]) -> Option<&'s str> {
+    symbols.iter().map(String::as_str).find(|symbol| is_name_of(symbol, name))
 }
 
 /// Symbols, those first that are most like `name`.
@@ -262,6 +267,25 @@ mod tests {
         let symbols = || ["A", "AAPL", "BRK.B", "brkb", "BRX"].map(str::to_owned).to_vec();
         for (name, first) in [("BRK-B", ["BRK.B", "brkb"]), ("aap", ["AAPL", "A"]), ("x", ["A", "AAPL"])] {
             assert_eq!(nearest_first(name, symbols())[..2], first, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_symbol_in_another_form_is_known() {
+        let symbols = ["AAPL", "BF/B", "EURUSD", "Ä1", "贵州茅台"].map(str::to_owned);
+        for (name, symbol) in [
+            ("aapl", Some("AAPL")),
+            ("BF-B", Some("BF/B")),
+            ("bf_b", Some("BF/B")),
+            ("BF.A", None),
+            ("EURUSDm", Some("EURUSD")),
+            ("EUR/USD", Some("EURUSD")),
+            ("GBPUSD", None),
+            ("1", None),
+            // Every name without a letter of ASCII was another name of every other one.
+            ("平安银行", None),
+        ] {
+            assert_eq!(likely_symbol(name, &symbols), symbol, "{name}");
         }
     }
 

@@ -107,6 +107,7 @@ pub struct BarLines {
     ledger: RowLedger,
     complaints: Vec<String>,
     has_passed_symbol: bool,
+    has_told_symbol: bool,
 }
 
 impl BarLines {
@@ -142,6 +143,7 @@ impl BarLines {
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
             has_passed_symbol: false,
+            has_told_symbol: false,
         }
     }
 
@@ -258,11 +260,17 @@ impl BarLines {
         let named = self.options.symbol.as_deref().zip(symbol_in(&fields, format));
         let named = named.filter(|(own, found)| own.as_bytes() != *found);
         let named = named.map(|(own, found)| (own, String::from_utf8_lossy(found)));
-        if let Some((own, found)) = named.filter(|(own, found)| !is_name_of(own, found)) {
-            if !std::mem::replace(&mut self.has_passed_symbol, true) {
-                self.complaints.push(format!("rows of other symbols than {own}, such as {found}, are passed over"));
+        if let Some((own, found)) = named {
+            if !is_name_of(own, &found) {
+                if !std::mem::replace(&mut self.has_passed_symbol, true) {
+                    self.complaints.push(format!("rows of other symbols than {own}, such as {found}, are passed over"));
+                }
+                return Ok(None);
             }
-            return Ok(None);
+            if !std::mem::replace(&mut self.has_told_symbol, true) {
+                let name = self.name.display();
+                self.warnings.push(format!("{name}: rows of {found} are taken for those of {own}"));
+            }
         }
         if let Some(column) = &mut self.adjusted_column {
             column.add(&fields, format, line);

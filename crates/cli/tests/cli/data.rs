@@ -324,12 +324,14 @@ fn a_model_on_another_instrument_is_doubted() {
         stage.succeeds(&format!("ingest {name}.csv --out {name}.h5 {recipe}"));
     }
     stage.succeeds(&format!("train --data EURUSD.h5 --out run --max-steps 2 {SMALL}"));
-    let doubt = "the model was trained on EURUSD and is used on AUDUSD; --allow-other-instruments";
-    let said = stage.said("eval --run run --data AUDUSD.h5");
-    assert!(said.contains(doubt) && said.starts_with("errors in pips, horizons in bars of M1\n"), "{said}");
-    assert!(stage.said("predict --run run --data AUDUSD.h5 --out p.csv").contains(doubt));
+    let doubt = "warning: AUDUSD.h5: the model was trained on EURUSD and is used on AUDUSD: it sees other inputs than it learned; --allow-other-instruments";
+    for command in ["eval", "predict --out p.csv"] {
+        let told = stage.told(&format!("{command} --run run --data AUDUSD.h5"));
+        assert!(told.contains(doubt), "{command}: {told}");
+    }
+    assert!(stage.said("eval --run run --data AUDUSD.h5").starts_with("errors in pips, horizons in bars of M1\n"));
     for line in ["eval --run run", "eval --run run --data AUDUSD.h5 --allow-other-instruments"] {
-        assert!(!stage.said(line).contains("other-instruments"), "{line}");
+        assert!(!stage.told(line).contains("other-instruments"), "{line}");
     }
 }
 

@@ -182,6 +182,8 @@ fn each_of_several_instruments_is_followed_by_its_name() {
     assert!(message.contains("series.h5: --symbol says whose bars are followed: EURUSD, USDJPY"), "{message}");
     let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol GBPUSD", 2);
     assert!(message.starts_with("--symbol GBPUSD: ") && message.contains("series.h5 has EURUSD, USDJPY"), "{message}");
+    let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol usd/jpy", 2);
+    assert!(message.contains("series.h5 has EURUSD, USDJPY; did you mean USDJPY?"), "{message}");
 }
 
 #[test]
@@ -312,7 +314,10 @@ fn bars_of_another_pair_are_told_and_those_of_another_timeframe_are_refused() {
     let command = stage.command("predict --run run --follow GBPUSD_M1.csv --stop-at-end --cold");
     let assert = assert_cmd::Command::from_std(command).assert().success();
     let said = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
-    assert!(said.contains("GBPUSD_M1.csv is named after GBPUSD, and its bars are taken for those of EURUSD"), "{said}");
+    assert!(
+        said.contains("warning: GBPUSD_M1.csv is named after GBPUSD, and its bars are taken for those of EURUSD"),
+        "{said}"
+    );
     let hours: Vec<String> = (0..9).map(|hour| format!("2018-03-01 0{hour}:00,1.2,1.3,1.1,1.2,5\n")).collect();
     stage.write("EURUSD_H1.csv", &hours.concat());
     let command = stage.command("predict --run run --follow EURUSD_H1.csv --stop-at-end --cold");

@@ -348,6 +348,16 @@ impl Recipe {
         Ok(zone.map(|zone| zone.parse().map(|zone| BarClock { zone, is_stated: false })).transpose()?)
     }
 
+    /// The symbols of the series file at `path`.
+    ///
+    /// # Errors
+    /// A data error for a file that `ingest` did not write.
+    pub fn symbols(path: &Path) -> Result<Vec<String>> {
+        let (provenance, _) = Recipe::from_file(path)?;
+        let instruments = provenance["instruments"].as_array().into_iter().flatten();
+        Ok(instruments.filter_map(|instrument| instrument["symbol"].as_str().map(str::to_owned)).collect())
+    }
+
     /// The account of its bars in the series file at `path`, and the recipe in it.
     pub(super) fn from_file(path: &Path) -> Result<(Value, Self)> {
         let file = SeriesFile::open(path, &Device::cpu().scope("recipe"))?;

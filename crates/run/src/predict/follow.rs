@@ -102,7 +102,7 @@ pub fn follow(
     host.observer.note(&greeting(&subject, &history, tail.name()));
     if let Some(pair) = named_pair(tail.name()).filter(|pair| *pair != subject.symbol) {
         host.observer.note(&format!(
-            "{} is named after {pair}, and its bars are taken for those of {}",
+            "warning: {} is named after {pair}, and its bars are taken for those of {}",
             tail.name().display(),
             subject.symbol
         ));

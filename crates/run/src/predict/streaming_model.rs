@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use megabatch_amp::Precision;
 use megabatch_bars::{
     BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionTail, Instrument, OnError, ReadOptions,
-    Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, read,
+    Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, likely_symbol, read,
 };
 use megabatch_chunk_io::SeriesFile;
 use megabatch_gpu_core::Device;
@@ -23,8 +23,8 @@ use crate::ingest::{Calendar, Recipe};
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{precision, streams};
 use crate::trained::{
-    CheckpointChoice, Instruments, doubt_instruments, doubts_on_opening, meaning_in_training, own_data_path,
-    require_meaning, trained_model, weights_file,
+    CheckpointChoice, Instruments, doubts_on_opening, meaning_in_training, own_data_path, require_meaning,
+    trained_model, weights_file,
 };
 
 /// A model that follows bars.
@@ -125,12 +125,7 @@ impl StreamingModel {
         let meaning = DataSchema::from_series(&file)?;
         require_meaning(&folder, &data, &meaning)?;
         let in_training = meaning_in_training(&folder);
-        if request.instruments == Instruments::Doubted
-            && let Some(doubt) = doubt_instruments(&in_training, &meaning)
-        {
-            host.observer.note(&doubt);
-        }
-        let doubts = doubts_on_opening(&folder, step, &in_training, &meaning, &data);
+        let doubts = doubts_on_opening(&folder, step, &in_training, &meaning, &data, request.instruments);
         doubts.iter().for_each(|doubt| host.observer.note(doubt));
         let (provenance, recipe) = Recipe::recorded(&data, file.attribute("source")?.as_ref())?;
         recipe.refuse_own_bars(&data, "following makes them of the shortest")?;
@@ -369,14 +364,15 @@ fn names(instruments: &[Value]) -> Vec<String> {
 
 /// The account of one instrument.
 fn chosen<'a>(instruments: &'a [Value], data: &Path, symbol: Option<&str>) -> Result<&'a Value> {
-    let (data, list) = (data.display(), names(instruments).join(", "));
+    let known = names(instruments);
+    let (data, list) = (data.display(), known.join(", "));
     match (symbol, instruments) {
         (None, [only]) => Ok(only),
         (None, _) => Err(Error::usage(format!("{data}: --symbol says whose bars are followed: {list}"))),
-        (Some(symbol), _) => instruments
-            .iter()
-            .find(|instrument| instrument["symbol"] == symbol)
-            .ok_or_else(|| Error::usage(format!("--symbol {symbol}: {data} has {list}"))),
+        (Some(symbol), _) => instruments.iter().find(|instrument| instrument["symbol"] == symbol).ok_or_else(|| {
+            let meant = likely_symbol(symbol, &known).map(|name| format!("; did you mean {name}?"));
+            Error::usage(format!("--symbol {symbol}: {data} has {list}{}", meant.unwrap_or_default()))
+        }),
     }
 }
 

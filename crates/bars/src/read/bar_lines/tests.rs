@@ -220,6 +220,22 @@ fn what_a_stream_cannot_show_has_to_be_stated() {
     assert_eq!(streamed("\n\n", &base, None).unwrap().0.len(), 0);
 }
 
+#[test]
+fn rows_of_a_symbol_in_another_form_are_warned_of() {
+    let options = ReadOptions { symbol: Some("BRK.B".to_owned()), ..in_zone("UTC") };
+    for (name, expected) in
+        [("BRK.B", None), ("brk-b", Some("live: rows of brk-b are taken for those of BRK.B")), ("AAPL", None)]
+    {
+        let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::M1, None);
+        lines.push(b"time,open,high,low,close,ticker").unwrap();
+        for minute in 5..8 {
+            lines.push(format!("2018-01-02 00:0{minute},1,2,1,2,{name}").as_bytes()).unwrap();
+        }
+        let warnings = lines.take_warnings();
+        assert_eq!(warnings.iter().map(String::as_str).collect::<Vec<_>>(), Vec::from_iter(expected), "{name}");
+    }
+}
+
 // Rows that were changed since, or of another instrument, were passed over without a word.
 #[test]
 fn other_bars_than_those_before_are_warned_of() {
