@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Recipe;
 use super::existing_series::ExistingSeries;
 use super::provenance::{LISTS, listed};
-use super::series::{counted, in_folder, require_text, write};
+use super::series::{counted, in_folder, require_one_named_symbol, require_text, write};
 use super::source_files::SourceFiles;
 use super::spool::SpoolFolder;
 use crate::command_report::CommandReport;
@@ -93,6 +93,9 @@ fn append_in(
             out.display(),
             if kept.recipe.bid.is_empty() { "bars, and not of bid and ask" } else { "bid and ask (--bid, --ask)" }
         )));
+    }
+    if !added.files().is_empty() {
+        require_one_named_symbol(&recipe)?;
     }
     for file in recipe.files() {
         require_text(file, "the account of its bars that the series file keeps")?;

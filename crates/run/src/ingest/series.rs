@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use megabatch_bars::{
     RowError, SeriesHeader, SeriesPiece, SeriesSpec, SpooledBars, Universe, estimated_rows, folders_with_bars, listed,
-    named_pair,
+    named_pair, named_symbol,
 };
 use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, WindowEnds, write_series_in_pieces};
 use rayon::ThreadPoolBuilder;
@@ -45,6 +45,7 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandRep
     let unread: Vec<String> =
         [&recipe.bars, &recipe.bid, &recipe.ask].into_iter().flatten().filter_map(|path| unread(path)).collect();
     let recipe = recipe.clone().with_files_of_folders()?;
+    require_one_named_symbol(&recipe)?;
     unread.iter().chain(&other_pair(&recipe)).for_each(|note| host.observer.note(note));
     output::check(out, &recipe.files())?;
     for file in recipe.files() {
@@ -96,6 +97,25 @@ fn unread(path: &Path) -> Option<String> {
         path.display(),
         listed(&names)
     ))
+}
+
+/// Refuses files that are named after different symbols where one is stated for all.
+///
+/// # Errors
+/// A usage error that names two of the files.
+pub(super) fn require_one_named_symbol(recipe: &Recipe) -> Result<()> {
+    let Some(stated) = &recipe.symbol else { return Ok(()) };
+    let mut named = recipe.files().into_iter().filter_map(|file| Some((file, named_symbol(file)?)));
+    let Some((first, first_symbol)) = named.next() else { return Ok(()) };
+    match named.find(|(_, symbol)| *symbol != first_symbol) {
+        None => Ok(()),
+        Some((second, second_symbol)) => Err(Error::usage(format!(
+            "--symbol {stated}: {} is named after {first_symbol}, and {} after {second_symbol}; give the files of one symbol, or leave the option out, and each file keeps the symbol of its name",
+            first.display(),
+            second.display()
+        ))
+        .with_field("key", "symbol")),
+    }
 }
 
 /// A note on files whose names have another currency pair than the one that was stated.

@@ -298,6 +298,29 @@ impl Observer for ReadBytes {
     fn note(&self, _: &str) {}
 }
 
+/// Files of two pairs in one folder were joined to the symbol that was stated, and `leak` passed.
+#[test]
+fn files_that_are_named_after_several_symbols_are_not_joined_to_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.h5");
+    let recipe = |names: &[&str], seed: u64| Recipe {
+        bars: names.iter().map(|name| bars(folder.path(), name, 2, seed, &[])).collect(),
+        symbol: Some("EURUSD".to_owned()),
+        overlaps: Overlaps::EqualOnce,
+        timeframes: windows("M1:4"),
+        ..Recipe::default()
+    };
+    let joined = recipe(&["bars-2017.csv", "EURUSD_2018.csv", "eurusd_2019.csv"], 1);
+    ingest(&joined, &out, &Host::silent()).unwrap();
+    let added = append(&recipe(&["GBPUSD_2018.csv"], 2), &["symbol".to_owned()], &out, &Host::silent());
+    let anew = ingest(&recipe(&["EURUSD_2018.csv", "GBPUSD_2018.csv"], 1), &out, &Host::silent());
+    for error in [added.unwrap_err(), anew.unwrap_err()] {
+        let said = error.to_string();
+        assert!(error.kind() == Kind::Usage && said.contains("EURUSD_2018.csv is named after EURUSD"), "{said}");
+        assert!(said.contains("GBPUSD_2018.csv after GBPUSD; give the files of one symbol"), "{said}");
+    }
+}
+
 /// A file of several symbols was read for each of them.
 #[test]
 fn a_file_of_several_symbols_is_read_once() {
