@@ -121,7 +121,9 @@ impl<'a> Provenance<'a> {
 
 /// Takes the warnings from `instrument` that name one of its files.
 fn forget_warnings_with_files(instrument: &mut Value) {
-    let owners = std::iter::once(&*instrument).chain(listed(instrument, "compared"));
+    let owner = &*instrument;
+    let longer = LONGER_LISTS.into_iter().flat_map(move |list| listed(owner, list));
+    let owners = std::iter::once(owner).chain(longer);
     let paths = owners.flat_map(|owner| listed(owner, "files")).filter_map(|file| file["file"].as_str());
     let names = paths.filter_map(|path| Path::new(path).file_name()?.to_str());
     let names: Vec<String> = names.map(str::to_owned).collect();

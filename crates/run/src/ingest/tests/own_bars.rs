@@ -214,6 +214,25 @@ fn own_bars_are_proven_and_values_of_a_bar_early_are_refused() {
     prove(&out, moved.to_vec()).unwrap();
 }
 
+/// Moved own files failed the proof, if a warning named one.
+#[test]
+fn own_files_that_a_warning_names_may_be_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let hours = write_longer(&minutes, Timeframe::H1, |_, row| row[5] = "-1".to_owned());
+    let out = folder.path().join("series.h5");
+    let report = ingest(&hourly_recipe(vec![minutes.clone(), hours.clone()], true), &out, &Host::silent()).unwrap();
+    assert!(report.text.contains("EURUSD_H1.csv has no volume"), "{}", report.text);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let source = [minutes, hours].map(|file| {
+        let path = elsewhere.path().join(file.file_name().unwrap());
+        fs::rename(&file, &path).unwrap();
+        path
+    });
+    let options = leak::Options { source: source.to_vec(), samples: 4, ..leak::Options::default() };
+    leak::prove(&out, &options, &Host::silent()).unwrap();
+}
+
 /// The rows of a file of bars that open before a time, or from it on, in a file of the same name.
 fn part(file: &Path, folder: &Path, is_part: impl Fn(&str) -> bool) -> PathBuf {
     let text = fs::read_to_string(file).unwrap();
