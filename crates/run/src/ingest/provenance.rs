@@ -60,6 +60,10 @@ pub(crate) const LISTS: [&str; 2] = ["instruments", "left_out"];
 /// bars, and those whose bars are used.
 pub(crate) const LONGER_LISTS: [&str; 2] = ["compared", "own"];
 
+/// List of the files of other instruments in a provenance, whose features stand beside those of the
+/// series. Files of earlier versions have none.
+pub(crate) const CONTEXT_LIST: &str = "context";
+
 /// The items of the list `name` in a provenance or a part of it; none without such a list.
 pub(crate) fn listed<'a>(part: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
     part[name].as_array().into_iter().flatten()

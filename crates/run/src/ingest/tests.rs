@@ -368,6 +368,30 @@ fn an_instrument_without_a_closed_bar_is_left_out_beside_context() {
     );
 }
 
+/// Any file of the name of a context file that is gone was taken for it.
+#[test]
+fn a_moved_context_file_is_known_by_its_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let [own, context] = ["EURUSD.csv", "USDJPY.csv"].map(|name| bars(folder.path(), name, 4, 1, &[]));
+    let recipe = Recipe {
+        bars: vec![own],
+        context: vec![ContextFile { symbol: "USDJPY".to_owned(), path: context.clone() }],
+        timeframes: windows("M1:10,H1:2"),
+        features: "log_return".parse().unwrap(),
+        target: TargetKind::LogReturn,
+        ..Recipe::default()
+    };
+    let below = folder.path().join("below");
+    fs::create_dir(&below).unwrap();
+    let (out, moved) = (below.join("series.h5"), below.join("USDJPY.csv"));
+    ingest(&recipe, &out, &Host::silent()).unwrap();
+    let found = || Recipe::from_file(&out).unwrap().1.context[0].path.clone();
+    fs::rename(&context, &moved).unwrap();
+    assert_eq!(found(), moved);
+    bars(&below, "USDJPY.csv", 4, 2, &[]);
+    assert_eq!(found(), context);
+}
+
 /// EURUSD in points (129613.0) gave errors of 5,270,000 "pips".
 #[test]
 fn prices_that_are_no_multiple_of_the_known_pip_are_refused() {

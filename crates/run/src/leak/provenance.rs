@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::comparison::{KnownColumns, not_what_its_bars_give};
 use crate::error::{Error, Result};
 use crate::ingest::Recipe;
-use crate::ingest::provenance::{LISTS, LONGER_LISTS, fingerprint, listed, recorded_files};
+use crate::ingest::provenance::{CONTEXT_LIST, LISTS, LONGER_LISTS, fingerprint, listed, recorded_files};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
 pub(super) const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
@@ -84,6 +84,8 @@ impl<'a> Provenance<'a> {
         for provenance in [&mut said, &mut found] {
             provenance["recipe"] = Value::Null;
             provenance["functions"] = Value::Null;
+            // Earlier versions wrote none, and the values of context are compared.
+            provenance[CONTEXT_LIST] = Value::Null;
             if let (Some(warnings), KnownColumns::WithoutFunctions) = (provenance["warnings"].as_array_mut(), known) {
                 warnings.retain(|warning| !warning.as_str().is_some_and(|text| text.starts_with(FUNCTION_PREFIX)));
             }
