@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::disk::{require_free, share_under_way};
 use super::existing_series::{ExistingSeries, PrefixCheck};
 use super::functions::{FunctionUse, ReadBars};
-use super::new_bars::{require_fitting, without_common_bars};
+use super::new_bars::{continued_bars, require_fitting, without_common_bars};
 use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
 use super::spool::{SpoolFolder, parsed_row_bytes};
@@ -167,15 +167,23 @@ pub(super) fn write(
     out: &Path,
     folder: &SpoolFolder,
     host: &Host<'_>,
-    kept: Option<ExistingSeries>,
+    mut kept: Option<ExistingSeries>,
 ) -> Result<SeriesReport> {
     require_room(recipe, folder)?;
     let usage = kept.as_ref().map_or(FunctionUse::New, |_| FunctionUse::Kept(out));
     let ReadBars { recipe, recordings, functions } = recipe.read_with_functions(usage, folder, host)?;
     let StreamedRecordings { mut recordings, bars, fingerprints } = recordings;
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
-    if let Some(kept) = &kept {
+    if let Some(kept) = &mut kept {
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
+        kept.continued = continued_bars(&recordings.universe.recordings, &bars, kept)?;
+        kept.continued.iter().for_each(|(symbol, close_time)| {
+            host.observer.note(&format!(
+                "{symbol}: the bar that closes at {} was unfinished when {} was made; it is as the files have it now, and so is what it decides",
+                utc(*close_time),
+                out.display()
+            ));
+        });
     }
     let kept_scaler = kept.as_ref().map(ExistingSeries::kept_scaler);
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
@@ -391,12 +399,15 @@ pub(super) fn counted(count: usize, what: &str) -> String {
 }
 
 /// A warning if so many rows were dropped that the format of the files was probably mistaken.
-/// Repeated rows, fillers of a closed market and rows of a column's warm-up do not count.
+/// Repeated and unfinished rows, fillers of a closed market and rows of a column's warm-up do not
+/// count.
 fn few_kept(recordings: &Recordings) -> Vec<String> {
     let few = recordings.universe.recordings.iter().filter_map(|recording| {
         let summary = &recording.summary;
-        let expected_drops: u64 =
-            [RowError::Copy, RowError::Filler, RowError::WarmUp].map(|kind| summary.dropped(kind)).iter().sum();
+        let expected_drops: u64 = [RowError::Copy, RowError::Filler, RowError::WarmUp, RowError::Unfinished]
+            .map(|kind| summary.dropped(kind))
+            .iter()
+            .sum();
         let (rows, kept) = (summary.rows() - expected_drops, summary.kept());
         (kept < rows - rows / 20).then(|| {
             format!(

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::comparison::{KnownColumns, not_what_its_bars_give};
 use crate::error::{Error, Result};
 use crate::ingest::Recipe;
-use crate::ingest::provenance::{CONTEXT_LIST, LISTS, LONGER_LISTS, fingerprint, listed, recorded_files};
+use crate::ingest::provenance::{CONTEXT_LIST, LAST_BAR, LISTS, LONGER_LISTS, fingerprint, listed, recorded_files};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
 pub(super) const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
@@ -93,6 +93,8 @@ impl<'a> Provenance<'a> {
                 for instrument in provenance.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                     // Why an instrument is left out is told with its path.
                     instrument["reason"] = Value::Null;
+                    // Earlier versions wrote none, and its values are compared.
+                    instrument[LAST_BAR] = Value::Null;
                     forget_warnings_with_files(instrument);
                     forget_places(instrument);
                     for list in LONGER_LISTS {

@@ -8,7 +8,8 @@ use megabatch_bars::{Excluded, Segment};
 use serde_json::{Value, json};
 
 use crate::ingest::provenance::{
-    CONTEXT_LIST, Fingerprints, KeptScaler, LISTS, LONGER_LISTS, bars_json, has_bytes, listed, recorded_files,
+    CONTEXT_LIST, Fingerprints, KeptScaler, LAST_BAR, LISTS, LONGER_LISTS, bars_json, has_bytes, last_bar_json, listed,
+    recorded_files,
 };
 use crate::ingest::{ContextFile, Recipe, Recordings};
 use crate::text::shown;
@@ -36,6 +37,7 @@ pub(crate) fn provenance_json(
     let mut instruments = Vec::with_capacity(all.len());
     for (place, (recording, pip_size)) in all.iter().zip(&recordings.pip_sizes).enumerate() {
         let mut instrument = bars_json(&recording.summary, fingerprints)?;
+        instrument[LAST_BAR] = last_bar_json(&recording.summary.last_bar);
         instrument["pip_size"] = json!(uses_pips.then_some(pip_size));
         instrument["segments"] = segments_json(place, series);
         instruments.push(instrument);
