@@ -244,14 +244,15 @@ fn input_that_is_no_bars_writes_the_message_alone() {
         [("{\"Error Message\": \"Invalid API call\"}\n", "saved.json"), ("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "lines.txt")]
     {
         stage.write(name, input);
-        stage.write("out.csv", "older\n");
+        let older = "time,h1,h2,h3\n2018-01-09T00:00:00Z,1,2,3\n";
+        stage.write("out.csv", older);
         for out in ["", "--out out.csv"] {
             let line = format!("predict --run run --follow {name} --stop-at-end {out}");
             let assert = assert_cmd::Command::from_std(stage.command(&line)).assert().code(3).stdout("");
             let message = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
             assert!(message.contains(&format!("{name}: no bars recognised")), "{message}");
         }
-        assert_eq!(stage.text("out.csv"), "older\n");
+        assert_eq!(stage.text("out.csv"), older);
     }
     let folder = stage.run("predict --run run --follow run").code(3).stdout("");
     let message = String::from_utf8_lossy(&folder.get_output().stderr).into_owned();
@@ -263,6 +264,33 @@ fn input_that_is_no_bars_writes_the_message_alone() {
         message.contains("bars.csv.gz: is compressed with gzip") && message.contains("zcat bars.csv.gz |"),
         "{message}"
     );
+}
+
+/// A second start replaced the predictions of the first.
+#[test]
+fn predictions_that_the_file_has_are_continued() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let [first, second, third] =
+        ["2018-01-11 13:07", "2018-01-11 13:40", "2018-01-11 14:10"].map(|time| bars.find(time).unwrap());
+    stage.write("first.csv", &bars[..first]);
+    for (out, header_lines) in [("out.csv", 1), ("out.jsonl", 0)] {
+        let line = format!("predict --run run --follow live.csv --stop-at-end --history first.csv --out {out}");
+        stage.write("live.csv", &bars[first..second]);
+        stage.succeeds(&line);
+        let before = stage.text(out);
+        // The process was killed as it wrote.
+        stage.write(out, &format!("{before}2018-01-1"));
+        stage.write("live.csv", &bars[first..third]);
+        let answer = stage.succeeds(&line);
+        assert_eq!(answer["already_written"], before.lines().count() - header_lines);
+        stage.succeeds(&line.replace(out, &format!("whole-{out}")));
+        assert!(stage.text(out) == stage.text(&format!("whole-{out}")) && stage.text(out).len() > before.len());
+        stage.write(out, "older\n");
+        let [message, _] = stage.fails(&line, 2);
+        assert!(message.contains(&format!("{out}: line 1 is no prediction")), "{message}");
+        assert_eq!(stage.text(out), "older\n");
+    }
 }
 
 // `predict --follow` of a run with training.carry_state=false, the default, was refused after the
