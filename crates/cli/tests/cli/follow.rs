@@ -346,7 +346,16 @@ fn bars_of_another_pair_are_told_and_those_of_another_timeframe_are_refused() {
     let command = stage.command("predict --run run --follow EURUSD_H1.csv --stop-at-end --cold");
     let assert = assert_cmd::Command::from_std(command).assert().code(3);
     let said = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
-    assert!(said.contains("EURUSD_H1.csv: its bars are 1 h apart, and bars of M1 are followed: give those"), "{said}");
+    let refused = "EURUSD_H1.csv: its bars are 1 h apart, and bars of M1 are followed: give those";
+    assert!(said.contains(refused), "{said}");
+    // The first of them had predictions, where the windows were full.
+    let bars = stage.text("EURUSD.csv");
+    stage.write("first.csv", &bars[..bars.find("2018-01-11 13:07").unwrap()]);
+    let hours: Vec<String> = (14..23).map(|hour| format!("2018-01-11 {hour}:00,1.2,1.3,1.1,1.2,5\n")).collect();
+    stage.write("EURUSD_H1.csv", &hours.concat());
+    let [message, _] =
+        stage.fails("predict --run run --follow EURUSD_H1.csv --stop-at-end --history first.csv --out hours.csv", 3);
+    assert!(message.contains(refused) && !stage.path("hours.csv").exists(), "{message}");
 }
 
 #[test]

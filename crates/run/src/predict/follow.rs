@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write};
 use std::path::Path;
 
 use megabatch_bars::{BarLines, Error as BarsError, KnownBars, named_pair};
@@ -59,10 +59,18 @@ pub fn follow(
     }
     let subject = StreamingModel::open(request, host)?;
     let (mut live, mut history) = begin(&subject, request, host)?;
+    let file = match &source {
+        // What is read of a pipe does not come again.
+        BarSource::File { path, .. } => Some(*path).filter(|path| path.is_file()),
+        BarSource::Lines { .. } => None,
+    };
     let mut tail = Tail::open(source)?;
     let options = subject.line_options(request);
-    let mut lines = BarLines::new(tail.name(), &options, subject.base, history.last_open_time)
-        .comparing_with(std::mem::take(&mut history.known));
+    let bar_lines = || BarLines::new(tail.name(), &options, subject.base, history.last_open_time);
+    if let Some(path) = file {
+        require_timeframe(path, bar_lines())?;
+    }
+    let mut lines = bar_lines().comparing_with(std::mem::take(&mut history.known));
     let (writer, continued): (Box<dyn Write + '_>, Option<&Path>) = match output {
         LineOutput::File(out) => {
             let mut inputs = subject.recipe.files();
@@ -99,6 +107,24 @@ pub fn follow(
     let totals = stream.totals;
     Ok(report(&subject, &history, tail.name(), &totals, lines.passed_over(), &live.bars_needed()))
 }
+
+/// Refuses a file that evidently begins with bars of another timeframe, before one of them has a
+/// prediction. `lines` reads them; other faults are told when they are followed.
+fn require_timeframe(path: &Path, mut lines: BarLines) -> Result<()> {
+    let Ok(file) = File::open(path) else { return Ok(()) };
+    let (mut reader, mut line) = (BufReader::new(file.take(FIRST_BYTES)), Vec::new());
+    while reader.read_until(b'\n', &mut line).is_ok() && line.ends_with(b"\n") {
+        match lines.push(&line) {
+            Ok(_) => line.clear(),
+            Err(error @ BarsError::OtherTimeframe { .. }) => return Err(error.into()),
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a file in which its timeframe shows: some thousand bars.
+const FIRST_BYTES: u64 = 1 << 16;
 
 /// The bars of the history.
 struct SeenBars {
