@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::Recipe;
-use super::provenance::{KeptScaler, LISTS, instrument, listed};
+use super::provenance::{KeptScaler, LAST_OPEN_TIME, LISTS, instrument, listed};
 use super::source_files::SourceFiles;
 use crate::adapters::series::scalers_of;
 use crate::error::{Error, Result};
@@ -287,8 +287,11 @@ impl PrefixCheck {
         series.read_bars(timeframe, std::slice::from_ref(&old), &mut values)?;
         let is_same = |row: usize| {
             let own = row * width..(row + 1) * width;
+            let name = series.file().timeframes()[timeframe].name();
             times[row] == rows.close_time[row]
-                && (is_same_bits(&values[own.clone()], &rows.values[own]) || self.may_change(place, times[row]))
+                && (is_same_bits(&values[own.clone()], &rows.values[own])
+                    || self.may_change(place, times[row])
+                    || self.kept.is_made_at_the_end(self.name(place), name, times[row]))
         };
         Ok((0..old.len()).find(|&row| !is_same(row)).map(|row| {
             let (name, instrument) = (series.file().timeframes()[timeframe].name(), self.name(place));
@@ -364,6 +367,24 @@ impl ExistingSeries {
             }
         }
         low
+    }
+
+    /// True if the row that closes at `close_time`, the last of `timeframe`, was made of shorter bars
+    /// because a file of own bars ended with its bar, which might have been unfinished.
+    fn is_made_at_the_end(&self, symbol: &str, timeframe: &str, close_time: i64) -> bool {
+        let Some(then) = instrument(&self.provenance, symbol) else { return false };
+        let (Some(last_close), Ok(length)) = (then["last_close_time_ns"].as_i64(), timeframe.parse::<Timeframe>())
+        else {
+            return false;
+        };
+        let is_last = |own: &Value| {
+            own[LAST_OPEN_TIME]
+                .as_i64()
+                .is_some_and(|time| (last_close - length.duration_ns()..last_close).contains(&time))
+        };
+        close_time >= last_close
+            && close_time > self.scalers.fit_end_time
+            && listed(then, "own").any(|own| own["timeframe"] == timeframe && is_last(own))
     }
 
     /// The error where bars or samples of an instrument would not be those of before.

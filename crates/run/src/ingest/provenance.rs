@@ -67,6 +67,10 @@ pub(crate) const CONTEXT_LIST: &str = "context";
 /// Name of an instrument's last bar in a provenance. Files of earlier versions have none.
 pub(crate) const LAST_BAR: &str = "last_bar";
 
+/// Name of the time at which the last own bar of a timeframe opens, in a provenance. Files of
+/// earlier versions have none.
+pub(crate) const LAST_OPEN_TIME: &str = "last_open_time_ns";
+
 pub(super) fn last_bar_json(bar: &LastBar) -> Value {
     let LastBar { open_time, open, high, low, close, volume } = bar;
     json!({ "open_time_ns": open_time, "open": open, "high": high, "low": low, "close": close, "volume": volume })
@@ -187,6 +191,7 @@ fn own_json(own: &OwnBars, fingerprints: &Fingerprints) -> io::Result<Value> {
     Ok(json!({
         "timeframe": own.summary.base.name(),
         "files": files,
+        LAST_OPEN_TIME: own.summary.last_bar.open_time,
         "used": own.used(),
         "same": own.same,
         "different": own.different.count,

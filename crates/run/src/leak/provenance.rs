@@ -11,7 +11,9 @@ use serde_json::Value;
 use super::comparison::{KnownColumns, not_what_its_bars_give};
 use crate::error::{Error, Result};
 use crate::ingest::Recipe;
-use crate::ingest::provenance::{CONTEXT_LIST, LAST_BAR, LISTS, LONGER_LISTS, fingerprint, listed, recorded_files};
+use crate::ingest::provenance::{
+    CONTEXT_LIST, LAST_BAR, LAST_OPEN_TIME, LISTS, LONGER_LISTS, fingerprint, listed, recorded_files,
+};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
 pub(super) const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
@@ -98,7 +100,10 @@ impl<'a> Provenance<'a> {
                     forget_warnings_with_files(instrument);
                     forget_places(instrument);
                     for list in LONGER_LISTS {
-                        instrument[list].as_array_mut().into_iter().flatten().for_each(forget_places);
+                        for longer in instrument[list].as_array_mut().into_iter().flatten() {
+                            longer[LAST_OPEN_TIME] = Value::Null;
+                            forget_places(longer);
+                        }
                     }
                 }
             }

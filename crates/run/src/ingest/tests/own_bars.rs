@@ -311,6 +311,27 @@ fn the_last_own_bar_of_a_file_is_not_used() {
     assert_eq!(own(&appended("new.h5", vec![new_minutes, new_hours])), [0, 2]);
 }
 
+/// An own file that was exported again under its name was refused: its last bar of then is used now.
+#[test]
+fn an_own_file_may_be_exported_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let hours = write_longer(&minutes, Timeframe::H1, |_, row| {
+        if row[0] == "2018-01-05 11:00" {
+            row[4] = if row[4] == row[2] { row[3].clone() } else { row[2].clone() };
+        }
+    });
+    let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
+    let cut = "2018-01-05 12:00";
+    let before = [&minutes, &hours].map(|file| part(file, &old, |time| time < cut));
+    let out = folder.path().join("series.h5");
+    ingest(&hourly_recipe(before.to_vec(), true), &out, &Host::silent()).unwrap();
+    part(&hours, &old, |_| true);
+    let new = part(&minutes, &new, |time| time >= cut);
+    append(&hourly_recipe(vec![new], true), &[], &out, &Host::silent()).unwrap();
+    leak::prove(&out, &leak::Options { samples: 4, ..leak::Options::default() }, &Host::silent()).unwrap();
+}
+
 /// Hours of another instrument were taken, with a warning.
 #[test]
 fn own_bars_of_another_instrument_are_refused() {
