@@ -311,7 +311,8 @@ fn the_last_own_bar_of_a_file_is_not_used() {
     assert_eq!(own(&appended("new.h5", vec![new_minutes, new_hours])), [0, 2]);
 }
 
-/// An own file that was exported again under its name was refused: its last bar of then is used now.
+/// An own file that was exported again under its name was refused: its last bar of before is used
+/// now.
 #[test]
 fn an_own_file_may_be_exported_again() {
     let folder = tempfile::tempdir().unwrap();
