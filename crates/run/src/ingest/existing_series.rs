@@ -369,8 +369,8 @@ impl ExistingSeries {
         low
     }
 
-    /// True if the row of `timeframe` that closes at `close_time` is the last and was made of shorter
-    /// bars, because a file of own bars ended with its bar, which might have been unfinished.
+    /// True if the row of `timeframe` that closes at `close_time` is the last and was made of
+    /// shorter bars: a file of own bars ended with its bar, which might have been unfinished.
     fn is_made_at_the_end(&self, symbol: &str, timeframe: &str, close_time: i64) -> bool {
         let Some(then) = instrument(&self.provenance, symbol) else { return false };
         let (Some(last_close), Ok(length)) = (then["last_close_time_ns"].as_i64(), timeframe.parse::<Timeframe>())
