@@ -37,7 +37,7 @@ pub use parse::header::{NumberColumn, TableColumns};
 pub use parse::ledger::RowCount;
 pub use parse::lines::LINE_BYTES_MAX;
 pub use parse::options::{Overlaps, Prices, ReadOptions, Repeats, StampedAt};
-pub use parse::symbol::{likely_symbol, named_pair, pip_size_of};
+pub use parse::symbol::{likely_symbol, named_pair, named_symbol, pip_size_of};
 pub use parse::symbol_pattern::SymbolPattern;
 pub use parse::symbol_rows::SymbolRows;
 pub use place::ObserveBytes;
@@ -46,7 +46,7 @@ pub use proof::{Moment, Proof, prove_samples, prove_scalers};
 pub use read::bar_lines::{BarLines, KnownBars};
 pub use read::compared::ComparedFiles;
 pub use read::event_count::EventCount;
-pub use read::summary::{BarCounts, FileSummary, OwnBars, PairSummary, ReadSummary};
+pub use read::summary::{BarCounts, FileSummary, LastBar, OwnBars, PairSummary, ReadSummary};
 pub use read::universe::{
     SymbolRead, Universe, UsableSymbols, bar_files, estimated_rows, folders_with_bars, is_bar_file, read_all, usable,
 };

@@ -334,6 +334,7 @@ impl ReadSummary {
             base: bars.timeframe(),
             first_open_time: profile.first_open_time,
             last_close_time: profile.last_close_time,
+            last_bar: profile.last_bar,
             bars: profile.counts,
             gaps: profile.gaps,
             jumps,

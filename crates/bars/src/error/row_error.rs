@@ -33,11 +33,13 @@ pub enum RowError {
     NoValue,
     /// A label that ends before its bar.
     LabelEnd,
+    /// The unfinished bar with which a file ends, of which another file has more.
+    Unfinished,
 }
 
 impl RowError {
     /// Every kind.
-    pub const ALL: [RowError; 12] = [
+    pub const ALL: [RowError; 13] = [
         RowError::Unreadable,
         RowError::Inconsistent,
         RowError::NoSuchTime,
@@ -50,6 +52,7 @@ impl RowError {
         RowError::WarmUp,
         RowError::NoValue,
         RowError::LabelEnd,
+        RowError::Unfinished,
     ];
 }
 
@@ -68,6 +71,7 @@ impl fmt::Display for RowError {
             RowError::WarmUp => "warm-up of a column",
             RowError::NoValue => "column without a value",
             RowError::LabelEnd => "label that ends before its bar",
+            RowError::Unfinished => "unfinished last row",
         })
     }
 }

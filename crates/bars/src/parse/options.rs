@@ -163,6 +163,7 @@ pub enum Overlaps {
     #[default]
     Refuse,
     /// A bar that several of them have is taken from the one that is named first, and the others
-    /// count it as a copy; they are refused where it is not the same.
+    /// count it as a copy; they are refused where it is not the same. Of a file's last bar, which
+    /// may be unfinished, another file may have more: that is taken.
     EqualOnce,
 }

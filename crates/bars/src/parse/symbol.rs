@@ -56,6 +56,15 @@ pub(crate) fn symbol_of(path: &Path) -> String {
     known.or_else(|| coin_pair_of(&stem)).unwrap_or_else(|| without_descriptions(&stem))
 }
 
+/// The symbol that a file is named after, in upper case: a pair of currencies or of a coin, or the
+/// symbol in a name by MetaTrader or of a daily share. `None` for a name of other words.
+pub fn named_symbol(path: &Path) -> Option<String> {
+    let stem = stem_of(path);
+    let is_share = |name: &String| name.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '.' | '-'));
+    let known = named_pair(path).or_else(|| metatrader_of(&stem));
+    known.or_else(|| share_of(&stem).filter(is_share)).or_else(|| coin_pair_of(&stem))
+}
+
 /// The symbol in a name of MetaTrader's exports, `GOLD_M1_201801010000_201801092359`: times of the
 /// first and the last bar end it.
 fn metatrader_of(stem: &str) -> Option<String> {
@@ -259,6 +268,20 @@ mod tests {
         ];
         for (path, symbol) in cases {
             assert_eq!(symbol_of(Path::new(path)), symbol, "{path}");
+        }
+    }
+
+    #[test]
+    fn files_that_are_named_after_a_symbol() {
+        for (name, symbol) in [
+            ("DAT_ASCII_EURUSD_M1_2018.csv.gz", Some("EURUSD")),
+            ("GOLD_M1_201801010000_201801092359.csv", Some("GOLD")),
+            ("daily_BRK-B.csv", Some("BRK-B")),
+            ("Bitstamp_BTCUSD_1h.csv", Some("BTCUSD")),
+            ("daily_2018.csv", None),
+            ("bars-2018.csv", None),
+        ] {
+            assert_eq!(named_symbol(Path::new(name)).as_deref(), symbol, "{name}");
         }
     }
 

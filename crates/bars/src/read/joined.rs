@@ -4,6 +4,7 @@
 //! next bars of all files, in a heap by time, then by the order in which the files are named
 //! the first bar of a time is taken; the others of that time must be the same, and count a copy
 //! a target that an earlier file did not know yet is taken from the one that does
+//! the last bar of a file may be unfinished: of files that end with it, the one with more is taken
 //! own bars with which a file ends may be unfinished: they are not used, and may differ
 //! ```
 
@@ -24,7 +25,7 @@ use crate::parse::options::ReadOptions;
 use crate::parse::symbol_rows::SymbolRows;
 use crate::place::{BarCursor, ReadPlace, StoredBars};
 use crate::read::compared::is_same;
-use crate::read::summary::FileSummary;
+use crate::read::summary::{FileSummary, LastBar};
 use crate::read::{FileBars, JoinedFiles};
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
@@ -84,7 +85,11 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
     let mut whole = lines.place.sink(lines.base, lines.options.all_columns())?;
     let may_be_unfinished =
         |time: i64| are_own && pieces.iter().any(|piece| piece.summary.last_open_time == Some(time));
+    let ends_with = |file: usize, time: i64| pieces[file].summary.last_open_time == Some(time);
+    let mut unfinished: Vec<(usize, i64)> = Vec::new();
     let mut taken: Option<(usize, Bar)> = None;
+    // True if a file goes on after the bar that is taken.
+    let mut is_finished = false;
     while let Some(mut first) = next.peek_mut() {
         let Reverse((time, file)) = *first;
         let cursor = cursors[file].get_or_insert_with(|| BarCursor::new(&pieces[file].bars));
@@ -100,14 +105,26 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
             if let Some((_, before)) = taken.replace((file, bar)) {
                 whole.push(before)?;
             }
+            is_finished = !ends_with(file, time);
             continue;
         };
         let is_equal = is_equal(&bar, expected) && take_targets(expected, &bar, lines.options.targets());
         if !is_equal && !may_be_unfinished(time) {
+            if !is_finished && is_continued(expected, &bar) {
+                unfinished.push((*earlier, time));
+                (*earlier, *expected) = (file, bar);
+                is_finished = !ends_with(file, time);
+                continue;
+            }
+            if ends_with(file, time) && is_continued(&bar, expected) {
+                unfinished.push((file, time));
+                continue;
+            }
             let (summary, other) = (&pieces[file].summary, pieces[*earlier].summary.path.clone());
             let line = lines.line_of(file, summary, time)?;
             return Err(Error::UnlikeBars { path: summary.path.clone(), line, time: display_utc(time), other });
         }
+        is_finished |= !ends_with(file, time);
         let copies = &mut copies[file];
         if copies.rows == 0 {
             copies.first = time;
@@ -125,7 +142,11 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
         let mut summary = piece.summary;
         if copies[file].rows > 0 {
             let first_line = lines.line_of(file, &summary, copies[file].first)?;
-            count_copies(&mut summary, RowCount { kind: RowError::Copy, rows: copies[file].rows, first_line });
+            count_dropped(&mut summary, RowCount { kind: RowError::Copy, rows: copies[file].rows, first_line });
+        }
+        if let Some(&(_, time)) = unfinished.iter().find(|(own, _)| *own == file) {
+            let first_line = lines.line_of(file, &summary, time)?;
+            count_dropped(&mut summary, RowCount { kind: RowError::Unfinished, rows: 1, first_line });
         }
         summaries.push(Some(summary));
     }
@@ -151,16 +172,20 @@ fn is_equal(one: &Bar, other: &Bar) -> bool {
     is_same(prices(one), prices(other)) && numbers(one) == numbers(other)
 }
 
-/// Moves rows from those that became bars to the copies.
-fn count_copies(summary: &mut FileSummary, copies: RowCount<RowError>) {
-    summary.kept -= copies.rows;
-    match summary.dropped.iter_mut().find(|tally| tally.kind == copies.kind) {
+fn is_continued(one: &Bar, other: &Bar) -> bool {
+    LastBar::from(one).is_continued_by(&LastBar::from(other))
+}
+
+/// Moves rows from those that became bars to those that were dropped.
+fn count_dropped(summary: &mut FileSummary, dropped: RowCount<RowError>) {
+    summary.kept -= dropped.rows;
+    match summary.dropped.iter_mut().find(|tally| tally.kind == dropped.kind) {
         Some(tally) => {
-            tally.rows += copies.rows;
-            tally.first_line = tally.first_line.min(copies.first_line);
+            tally.rows += dropped.rows;
+            tally.first_line = tally.first_line.min(dropped.first_line);
         }
         None => {
-            summary.dropped.push(copies);
+            summary.dropped.push(dropped);
             summary.dropped.sort_by_key(|tally| tally.kind);
         }
     }
@@ -191,6 +216,31 @@ mod tests {
         path
     }
 
+    /// A file that ends with an unfinished bar was refused beside one that goes on.
+    #[test]
+    fn the_bar_with_which_a_file_ends_may_be_unfinished() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ReadOptions { overlaps: Overlaps::EqualOnce, ..ReadOptions::default() };
+        let expected = read(&[write(folder.path(), 9, 0..MINUTES, None)], &options).unwrap();
+        let (first, next) = (write(folder.path(), 0, 0..100, None), write(folder.path(), 1, 90..MINUTES, None));
+        let text = std::fs::read_to_string(&first).unwrap();
+        let (before, last) = text.trim_end().rsplit_once('\n').unwrap();
+        let time = last.split(',').next().unwrap();
+        let end_with = |numbers: &str| std::fs::write(&first, format!("{before}\n{time},{numbers}\n")).unwrap();
+        end_with("1.5,1.6,1.4,1.55,1");
+        for paths in [[&first, &next], [&next, &first]] {
+            let joined = read(&paths, &options).unwrap();
+            assert_eq!(joined.bars, expected.bars);
+            let dropped = |kind| joined.summary.dropped(kind);
+            assert_eq!((dropped(RowError::Copy), dropped(RowError::Unfinished)), (9, 1));
+        }
+        for other in ["1.45,1.6,1.4,1.55,1", "1.5,1.9,1.4,1.55,1", "1.5,1.6,1.1,1.55,1", "1.5,1.6,1.4,1.55,99"] {
+            end_with(other);
+            let error = read(&[&first, &next], &options).unwrap_err();
+            assert!(matches!(error, Error::UnlikeBars { .. }), "{other}: {error}");
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -216,7 +266,8 @@ mod tests {
             prop_assert!(matches!(refused, Error::Overlap { .. }), "{refused}");
 
             let rows = parts[0].clone();
-            let changed = rows.start + at % rows.len();
+            // The last bar of a file may be unfinished.
+            let changed = rows.start + at % (rows.len() - 1);
             let path = write(folder.path(), 0, rows.clone(), Some(changed));
             match read(&[&whole, &path], &options) {
                 Err(Error::UnlikeBars { path: found, line, time, other }) => {

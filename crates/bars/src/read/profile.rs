@@ -5,13 +5,14 @@ use crate::clean::gaps::{FarBars, GapCounter, Gaps};
 use crate::clean::jumps::{Jump, JumpWindow};
 use crate::error::Result;
 use crate::place::for_each_bar;
-use crate::read::summary::BarCounts;
+use crate::read::summary::{BarCounts, LastBar};
 use crate::time::zone::Zone;
 
 /// Counts, gaps and jumps of bars.
 pub(crate) struct BarProfile {
     pub(crate) first_open_time: i64,
     pub(crate) last_close_time: i64,
+    pub(crate) last_bar: LastBar,
     pub(crate) counts: BarCounts,
     pub(crate) gaps: Gaps,
     pub(crate) jumps: Vec<Jump>,
@@ -26,19 +27,21 @@ impl BarProfile {
         let mut far = FarBars::new(bars.len());
         let mut jumps = JumpWindow::default();
         let mut counts = BarCounts::default();
-        let (mut first, mut last) = (None, 0);
+        let (mut first, mut last) = (None, None);
         for_each_bar(bars, |bar| {
             first.get_or_insert(bar.open_time);
-            last = bar.open_time;
+            last = Some(LastBar::from(&bar));
             counts.add(&bar);
             gaps.add(bar.open_time);
             far.add(bar.open_time);
             jumps.add(bar);
             Ok(())
         })?;
+        let last_bar = last.expect("there is a bar");
         Ok(BarProfile {
             first_open_time: first.expect("there is a bar"),
-            last_close_time: last + duration_ns,
+            last_close_time: last_bar.open_time + duration_ns,
+            last_bar,
             counts,
             gaps: gaps.finish(),
             jumps: jumps.finish(),

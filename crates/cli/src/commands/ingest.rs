@@ -221,7 +221,8 @@ choice! {
     enum OverlapsArg => Overlaps {
         /// An error
         Refuse => Refuse,
-        /// Equal bars are taken once, and different ones are an error
+        /// Equal bars are taken once, and different ones are an error, unless a file ends with an
+        /// unfinished one
         Once => EqualOnce,
     }
 }

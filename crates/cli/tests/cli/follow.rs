@@ -246,14 +246,15 @@ fn input_that_is_no_bars_writes_the_message_alone() {
         [("{\"Error Message\": \"Invalid API call\"}\n", "saved.json"), ("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "lines.txt")]
     {
         stage.write(name, input);
-        stage.write("out.csv", "older\n");
+        let older = "time,h1,h2,h3\n2018-01-09T00:00:00Z,1,2,3\n";
+        stage.write("out.csv", older);
         for out in ["", "--out out.csv"] {
             let line = format!("predict --run run --follow {name} --stop-at-end {out}");
             let assert = assert_cmd::Command::from_std(stage.command(&line)).assert().code(3).stdout("");
             let message = String::from_utf8_lossy(&assert.get_output().stderr).into_owned();
             assert!(message.contains(&format!("{name}: no bars recognised")), "{message}");
         }
-        assert_eq!(stage.text("out.csv"), "older\n");
+        assert_eq!(stage.text("out.csv"), older);
     }
     let folder = stage.run("predict --run run --follow run").code(3).stdout("");
     let message = String::from_utf8_lossy(&folder.get_output().stderr).into_owned();
@@ -265,6 +266,33 @@ fn input_that_is_no_bars_writes_the_message_alone() {
         message.contains("bars.csv.gz: is compressed with gzip") && message.contains("zcat bars.csv.gz |"),
         "{message}"
     );
+}
+
+/// A second start replaced the predictions of the first.
+#[test]
+fn predictions_that_the_file_has_are_continued() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let [first, second, third] =
+        ["2018-01-11 13:07", "2018-01-11 13:40", "2018-01-11 14:10"].map(|time| bars.find(time).unwrap());
+    stage.write("first.csv", &bars[..first]);
+    for (out, header_lines) in [("out.csv", 1), ("out.jsonl", 0)] {
+        let line = format!("predict --run run --follow live.csv --stop-at-end --history first.csv --out {out}");
+        stage.write("live.csv", &bars[first..second]);
+        stage.succeeds(&line);
+        let before = stage.text(out);
+        // The process was killed as it wrote.
+        stage.write(out, &format!("{before}2018-01-1"));
+        stage.write("live.csv", &bars[first..third]);
+        let answer = stage.succeeds(&line);
+        assert_eq!(answer["already_written"], before.lines().count() - header_lines);
+        stage.succeeds(&line.replace(out, &format!("whole-{out}")));
+        assert!(stage.text(out) == stage.text(&format!("whole-{out}")) && stage.text(out).len() > before.len());
+        stage.write(out, "older\n");
+        let [message, _] = stage.fails(&line, 2);
+        assert!(message.contains(&format!("{out}: line 1 is no prediction")), "{message}");
+        assert_eq!(stage.text(out), "older\n");
+    }
 }
 
 // `predict --follow` of a run with training.carry_state=false, the default, was refused after the
@@ -323,7 +351,16 @@ fn bars_of_another_pair_are_told_and_those_of_another_timeframe_are_refused() {
     let command = stage.command("predict --run run --follow EURUSD_H1.csv --stop-at-end --cold");
     let assert = assert_cmd::Command::from_std(command).assert().code(3);
     let said = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
-    assert!(said.contains("EURUSD_H1.csv: its bars are 1 h apart, and bars of M1 are followed: give those"), "{said}");
+    let refused = "EURUSD_H1.csv: its bars are 1 h apart, and bars of M1 are followed: give those";
+    assert!(said.contains(refused), "{said}");
+    // The first of them had predictions, where the windows were full.
+    let bars = stage.text("EURUSD.csv");
+    stage.write("first.csv", &bars[..bars.find("2018-01-11 13:07").unwrap()]);
+    let hours: Vec<String> = (14..23).map(|hour| format!("2018-01-11 {hour}:00,1.2,1.3,1.1,1.2,5\n")).collect();
+    stage.write("EURUSD_H1.csv", &hours.concat());
+    let [message, _] =
+        stage.fails("predict --run run --follow EURUSD_H1.csv --stop-at-end --history first.csv --out hours.csv", 3);
+    assert!(message.contains(refused) && !stage.path("hours.csv").exists(), "{message}");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::Recipe;
 use super::existing_series::ExistingSeries;
 use super::provenance::{LISTS, listed};
-use super::series::{counted, in_folder, require_text, write};
+use super::series::{counted, in_folder, require_one_named_symbol, require_text, write};
 use super::source_files::SourceFiles;
 use super::spool::SpoolFolder;
 use crate::command_report::CommandReport;
@@ -28,7 +28,8 @@ use crate::text::shown;
 ///
 /// The files that the series was made of are read again, together with the new ones, and the series
 /// is made anew with its scalers. They may have grown since. It becomes a new file, which replaces
-/// the old one when it is whole. All rows and samples of the old one are in it, bit for bit.
+/// the old one when it is whole. All rows and samples of the old one are in it, bit for bit, except
+/// for values that its last bar decides, where the files have more of that bar now.
 ///
 /// All bars are read as bars of the timeframe that the series was made of.
 ///
@@ -93,6 +94,9 @@ fn append_in(
             out.display(),
             if kept.recipe.bid.is_empty() { "bars, and not of bid and ask" } else { "bid and ask (--bid, --ask)" }
         )));
+    }
+    if !added.files().is_empty() {
+        require_one_named_symbol(&recipe)?;
     }
     for file in recipe.files() {
         require_text(file, "the account of its bars that the series file keeps")?;

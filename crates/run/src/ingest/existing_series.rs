@@ -1,6 +1,7 @@
 //! A series to which bars are appended. It keeps its recipe and scalers. The new series must begin
-//! with the old one, instrument by instrument.
+//! with the old one, instrument by instrument; of an unfinished last bar it may have more.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::Recipe;
-use super::provenance::{KeptScaler, LISTS, instrument, listed};
+use super::provenance::{KeptScaler, LAST_OPEN_TIME, LISTS, instrument, listed};
 use super::source_files::SourceFiles;
 use crate::adapters::series::scalers_of;
 use crate::error::{Error, Result};
@@ -29,6 +30,9 @@ pub(super) struct ExistingSeries {
     pub(super) scalers: Scalers,
     /// The files that it was made of, once they are examined.
     pub(super) files: SourceFiles,
+    /// Closes of unfinished last bars that the files have more of now, by instrument. Rows and
+    /// targets that they decide may change.
+    pub(super) continued: BTreeMap<String, i64>,
 }
 
 impl ExistingSeries {
@@ -47,7 +51,14 @@ impl ExistingSeries {
         let (provenance, recipe) = Recipe::recorded(path, series.file().attribute("source")?.as_ref())?;
         let names = symbols_in(&provenance, LISTS[0]);
         let scalers = scalers_of(path, series.file(), names, &recipe.spec())?;
-        Ok(ExistingSeries { source, provenance, recipe, scalers, files: SourceFiles::default() })
+        Ok(ExistingSeries {
+            source,
+            provenance,
+            recipe,
+            scalers,
+            files: SourceFiles::default(),
+            continued: BTreeMap::new(),
+        })
     }
 
     fn series(&self) -> &SeriesSource {
@@ -147,7 +158,8 @@ impl InstrumentRows {
 }
 
 /// Check that every row and sample of the old series is in the new one, in its place of the
-/// instrument; pieces come in any order and from any thread.
+/// instrument, but for values that an unfinished last bar decides; pieces come in any order and
+/// from any thread.
 pub(super) struct PrefixCheck {
     kept: ExistingSeries,
     /// By timeframe and instrument.
@@ -256,6 +268,11 @@ impl PrefixCheck {
         &self.kept.scalers.instruments[place]
     }
 
+    /// True if the last bar of the instrument was unfinished, and decides values known at `time`.
+    fn may_change(&self, place: usize, time: i64) -> bool {
+        self.kept.continued.get(self.name(place)).is_some_and(|&close_time| time >= close_time)
+    }
+
     fn changed_bar(&self, timeframe: usize, rows: &TimeframePiece) -> Result<Option<Change>> {
         let instruments = &self.bars[timeframe];
         let place = instruments.partition_point(|own| own.new_start <= rows.first_row) - 1;
@@ -270,7 +287,11 @@ impl PrefixCheck {
         series.read_bars(timeframe, std::slice::from_ref(&old), &mut values)?;
         let is_same = |row: usize| {
             let own = row * width..(row + 1) * width;
-            times[row] == rows.close_time[row] && is_same_bits(&values[own.clone()], &rows.values[own])
+            let name = series.file().timeframes()[timeframe].name();
+            times[row] == rows.close_time[row]
+                && (is_same_bits(&values[own.clone()], &rows.values[own])
+                    || self.may_change(place, times[row])
+                    || self.kept.is_made_at_the_end(self.name(place), name, times[row]))
         };
         Ok((0..old.len()).find(|&row| !is_same(row)).map(|row| {
             let (name, instrument) = (series.file().timeframes()[timeframe].name(), self.name(place));
@@ -312,8 +333,9 @@ impl PrefixCheck {
             let ends = rows.end.iter().map(|end| end - moved);
             first = first.min(first_difference(&column(SeriesColumn::SampleEnd(k))?, ends));
         }
+        let may_change = |n: usize| self.may_change(place, piece.sample_time[n].max(piece.label_end_time[n]));
         if let Some(weights) = file.sample_weights() {
-            let same = |n: &usize| weights[old.start + n].to_bits() == piece.weight[*n].to_bits();
+            let same = |n: &usize| weights[old.start + n].to_bits() == piece.weight[*n].to_bits() || may_change(*n);
             first = first.min((0..old.len()).find(|n| !same(n)).unwrap_or(usize::MAX));
         }
         let horizons = file.shape().horizons;
@@ -321,7 +343,7 @@ impl PrefixCheck {
         series.read_targets(std::slice::from_ref(&old), &mut targets)?;
         let is_same = |n: &usize| {
             let own = n * horizons..(n + 1) * horizons;
-            is_same_bits(&targets[own.clone()], &piece.targets[own])
+            is_same_bits(&targets[own.clone()], &piece.targets[own]) || may_change(*n)
         };
         first = first.min((0..old.len()).find(|n| !is_same(n)).unwrap_or(usize::MAX));
         Ok(times.get(first).map(|&time| {
@@ -345,6 +367,24 @@ impl ExistingSeries {
             }
         }
         low
+    }
+
+    /// True if the row of `timeframe` that closes at `close_time` is the last and was made of
+    /// shorter bars: a file of own bars ended with its bar, which might have been unfinished.
+    fn is_made_at_the_end(&self, symbol: &str, timeframe: &str, close_time: i64) -> bool {
+        let Some(then) = instrument(&self.provenance, symbol) else { return false };
+        let (Some(last_close), Ok(length)) = (then["last_close_time_ns"].as_i64(), timeframe.parse::<Timeframe>())
+        else {
+            return false;
+        };
+        let is_last = |own: &Value| {
+            own[LAST_OPEN_TIME]
+                .as_i64()
+                .is_some_and(|time| (last_close - length.duration_ns()..last_close).contains(&time))
+        };
+        close_time >= last_close
+            && close_time > self.scalers.fit_end_time
+            && listed(then, "own").any(|own| own["timeframe"] == timeframe && is_last(own))
     }
 
     /// The error where bars or samples of an instrument would not be those of before.

@@ -67,7 +67,7 @@ impl FunctionInputs {
     /// # Errors
     /// A data error for a file that `ingest` did not write.
     pub fn read(path: &Path) -> Result<Self> {
-        let (provenance, recipe) = Recipe::from_file(path)?;
+        let (provenance, recipe) = Recipe::as_written(path)?;
         Ok(FunctionInputs {
             columns: recipe.function_columns.iter().map(|column| column.written().to_owned()).collect(),
             frames: provenance["functions"]["frames"].as_str().map(str::to_owned),

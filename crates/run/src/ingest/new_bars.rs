@@ -1,16 +1,17 @@
 //! Checks that new bars fit a series to which they are appended.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_bars::{
-    BarSource as _, FileSummary, ReadSummary, Recording, RowError, SpooledBars, Timeframe, listed as listed_names,
+    BarSource as _, Bars, FileSummary, LastBar, ReadSummary, Recording, RowError, SpooledBars, Timeframe,
+    listed as listed_names,
 };
 use serde_json::Value;
 
 use super::existing_series::ExistingSeries;
-use super::provenance::{LISTS, instrument, listed};
+use super::provenance::{LISTS, instrument, last_bar, listed};
 use crate::error::{Error, Result};
 use crate::text::{shown, utc};
 
@@ -46,6 +47,46 @@ pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], ke
         }
     }
     Ok(())
+}
+
+/// Instruments whose last bar in the series was unfinished, as `bars` have it, with its close. The
+/// scalers were fitted without it.
+pub(super) fn continued_bars(
+    recordings: &[Recording],
+    bars: &[SpooledBars],
+    kept: &ExistingSeries,
+) -> Result<BTreeMap<String, i64>> {
+    let mut continued = BTreeMap::new();
+    for (Recording { symbol, .. }, bars) in recordings.iter().zip(bars) {
+        let Some(then) = instrument(&kept.provenance, symbol).and_then(last_bar) else { continue };
+        let close_time = then.open_time + bars.timeframe().duration_ns();
+        if close_time > kept.scalers.fit_end_time
+            && let Some(now) = bar_from(bars, then.open_time)?
+            && then.is_continued_by(&now)
+        {
+            continued.insert(symbol.clone(), close_time);
+        }
+    }
+    Ok(continued)
+}
+
+/// The first bar that opens at `open_time` or later.
+fn bar_from(bars: &SpooledBars, open_time: i64) -> Result<Option<LastBar>> {
+    let (mut low, mut high, mut times) = (0, bars.len(), Vec::new());
+    while low < high {
+        let middle = low + (high - low) / 2;
+        bars.read_open_times(middle..middle + 1, &mut times)?;
+        match times[0] < open_time {
+            true => low = middle + 1,
+            false => high = middle,
+        }
+    }
+    if low == bars.len() {
+        return Ok(None);
+    }
+    let mut one = Bars::with_capacity(bars.timeframe(), 1);
+    bars.read(low..low + 1, &mut one)?;
+    Ok(Some(LastBar::from(&one.bar(0))))
 }
 
 /// A warning of instruments with bars of a day or longer whose new files have no bar that `kept`
@@ -112,7 +153,8 @@ impl<'a> Roles<'a> {
         let is_new = |file: &&FileSummary| !self.read.contains(shown(&file.path).as_str());
         let mut new = summary.files.iter().filter(is_new).peekable();
         let has_copy = |file: &FileSummary| file.dropped.iter().any(|count| count.kind == RowError::Copy);
-        summary.base >= Timeframe::D1 && new.peek().is_some() && !new.any(has_copy)
+        let is_continued = summary.dropped(RowError::Unfinished) > 0;
+        summary.base >= Timeframe::D1 && new.peek().is_some() && !is_continued && !new.any(has_copy)
     }
 
     /// Names of new files, or of all files if none is new.

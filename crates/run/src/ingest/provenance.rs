@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{Adjustments, ComparedFiles, FileSummary, Gap, OwnBars, ReadSummary, RowCount};
+use megabatch_bars::{Adjustments, ComparedFiles, FileSummary, Gap, LastBar, OwnBars, ReadSummary, RowCount};
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -59,6 +59,35 @@ pub(crate) const LISTS: [&str; 2] = ["instruments", "left_out"];
 /// Lists of an instrument's files of longer timeframes: those that were only compared with its
 /// bars, and those whose bars are used.
 pub(crate) const LONGER_LISTS: [&str; 2] = ["compared", "own"];
+
+/// List of the files of other instruments in a provenance, whose features stand beside those of the
+/// series. Files of earlier versions have none.
+pub(crate) const CONTEXT_LIST: &str = "context";
+
+/// Name of an instrument's last bar in a provenance. Files of earlier versions have none.
+pub(crate) const LAST_BAR: &str = "last_bar";
+
+/// Name of the time at which the last own bar of a timeframe opens, in a provenance. Files of
+/// earlier versions have none.
+pub(crate) const LAST_OPEN_TIME: &str = "last_open_time_ns";
+
+pub(super) fn last_bar_json(bar: &LastBar) -> Value {
+    let LastBar { open_time, open, high, low, close, volume } = bar;
+    json!({ "open_time_ns": open_time, "open": open, "high": high, "low": low, "close": close, "volume": volume })
+}
+
+/// The last bar of an instrument in a provenance.
+pub(super) fn last_bar(instrument: &Value) -> Option<LastBar> {
+    let bar = &instrument[LAST_BAR];
+    Some(LastBar {
+        open_time: bar["open_time_ns"].as_i64()?,
+        open: bar["open"].as_f64()?,
+        high: bar["high"].as_f64()?,
+        low: bar["low"].as_f64()?,
+        close: bar["close"].as_f64()?,
+        volume: bar["volume"].as_f64()?,
+    })
+}
 
 /// The items of the list `name` in a provenance or a part of it; none without such a list.
 pub(crate) fn listed<'a>(part: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
@@ -162,6 +191,7 @@ fn own_json(own: &OwnBars, fingerprints: &Fingerprints) -> io::Result<Value> {
     Ok(json!({
         "timeframe": own.summary.base.name(),
         "files": files,
+        LAST_OPEN_TIME: own.summary.last_bar.open_time,
         "used": own.used(),
         "same": own.same,
         "different": own.different.count,

@@ -337,7 +337,7 @@ impl Recipe {
     /// # Errors
     /// A data error for a file that `ingest` did not write.
     pub fn clock(path: &Path) -> Result<Option<BarClock>> {
-        let (provenance, recipe) = Recipe::from_file(path)?;
+        let (provenance, recipe) = Recipe::as_written(path)?;
         if let Some(zone) = recipe.zone {
             return Ok(Some(BarClock { zone, is_stated: true }));
         }
@@ -360,25 +360,40 @@ impl Recipe {
 
     /// The account of its bars in the series file at `path`, and the recipe in it.
     pub(super) fn from_file(path: &Path) -> Result<(Value, Self)> {
-        let file = SeriesFile::open(path, &Device::cpu().scope("recipe"))?;
-        Recipe::recorded(path, file.attribute("source")?.as_ref())
+        Recipe::recorded(path, source_attribute(path)?.as_ref())
+    }
+
+    /// The same with the paths that were recorded, wherever the files are now.
+    pub(super) fn as_written(path: &Path) -> Result<(Value, Self)> {
+        Recipe::parsed(path, source_attribute(path)?.as_ref())
     }
 
     /// The account of its bars in the series file at `path`, which is its attribute `source`, and
     /// the recipe in it. Files that were moved with the series have their present paths.
     pub(crate) fn recorded(path: &Path, source: Option<&AttributeValue>) -> Result<(Value, Self)> {
-        let mut provenance = match source {
+        let (mut provenance, mut recipe) = Recipe::parsed(path, source)?;
+        provenance::find_moved_files(path, &mut provenance, &mut recipe);
+        Ok((provenance, recipe))
+    }
+
+    fn parsed(path: &Path, source: Option<&AttributeValue>) -> Result<(Value, Self)> {
+        let provenance: Value = match source {
             Some(AttributeValue::Text(text)) => serde_json::from_str(text).unwrap_or_default(),
             _ => Value::Null,
         };
         let words: Option<Vec<String>> = serde_json::from_value(provenance["recipe"].clone()).ok();
-        let mut recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
+        let recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
             Error::data(format!(
                 "{}: /@source: expected the recipe by which `ingest` made the file, found none; make it again from its bars",
                 path.display()
             ))
         })?;
-        provenance::find_moved_files(path, &mut provenance, &mut recipe);
         Ok((provenance, recipe))
     }
+}
+
+/// The attribute `source` of the series file at `path`.
+fn source_attribute(path: &Path) -> Result<Option<AttributeValue>> {
+    let file = SeriesFile::open(path, &Device::cpu().scope("recipe"))?;
+    Ok(file.attribute("source")?)
 }

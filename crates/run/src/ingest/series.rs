@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use megabatch_bars::{
     RowError, SeriesHeader, SeriesPiece, SeriesSpec, SpooledBars, Universe, estimated_rows, folders_with_bars, listed,
-    named_pair,
+    named_pair, named_symbol,
 };
 use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, WindowEnds, write_series_in_pieces};
 use rayon::ThreadPoolBuilder;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::disk::{require_free, share_under_way};
 use super::existing_series::{ExistingSeries, PrefixCheck};
 use super::functions::{FunctionUse, ReadBars};
-use super::new_bars::{require_fitting, without_common_bars};
+use super::new_bars::{continued_bars, require_fitting, without_common_bars};
 use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
 use super::spool::{SpoolFolder, parsed_row_bytes};
@@ -45,6 +45,7 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandRep
     let unread: Vec<String> =
         [&recipe.bars, &recipe.bid, &recipe.ask].into_iter().flatten().filter_map(|path| unread(path)).collect();
     let recipe = recipe.clone().with_files_of_folders()?;
+    require_one_named_symbol(&recipe)?;
     unread.iter().chain(&other_pair(&recipe)).for_each(|note| host.observer.note(note));
     output::check(out, &recipe.files())?;
     for file in recipe.files() {
@@ -98,6 +99,25 @@ fn unread(path: &Path) -> Option<String> {
     ))
 }
 
+/// Refuses files that are named after different symbols where one is stated for all.
+///
+/// # Errors
+/// A usage error that names two of the files.
+pub(super) fn require_one_named_symbol(recipe: &Recipe) -> Result<()> {
+    let Some(stated) = &recipe.symbol else { return Ok(()) };
+    let mut named = recipe.files().into_iter().filter_map(|file| Some((file, named_symbol(file)?)));
+    let Some((first, first_symbol)) = named.next() else { return Ok(()) };
+    match named.find(|(_, symbol)| *symbol != first_symbol) {
+        None => Ok(()),
+        Some((second, second_symbol)) => Err(Error::usage(format!(
+            "--symbol {stated}: {} is named after {first_symbol}, and {} after {second_symbol}; give the files of one symbol, or leave the option out, and each file keeps the symbol of its name",
+            first.display(),
+            second.display()
+        ))
+        .with_field("key", "symbol")),
+    }
+}
+
 /// A note on files whose names have another currency pair than the one that was stated.
 fn other_pair(recipe: &Recipe) -> Option<String> {
     let stated = recipe.symbol.as_ref()?;
@@ -147,15 +167,23 @@ pub(super) fn write(
     out: &Path,
     folder: &SpoolFolder,
     host: &Host<'_>,
-    kept: Option<ExistingSeries>,
+    mut kept: Option<ExistingSeries>,
 ) -> Result<SeriesReport> {
     require_room(recipe, folder)?;
     let usage = kept.as_ref().map_or(FunctionUse::New, |_| FunctionUse::Kept(out));
     let ReadBars { recipe, recordings, functions } = recipe.read_with_functions(usage, folder, host)?;
     let StreamedRecordings { mut recordings, bars, fingerprints } = recordings;
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
-    if let Some(kept) = &kept {
+    if let Some(kept) = &mut kept {
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
+        kept.continued = continued_bars(&recordings.universe.recordings, &bars, kept)?;
+        kept.continued.iter().for_each(|(symbol, close_time)| {
+            host.observer.note(&format!(
+                "{symbol}: the bar that closes at {} was unfinished when {} was made; it is as the files have it now, and so is what it decides",
+                utc(*close_time),
+                out.display()
+            ));
+        });
     }
     let kept_scaler = kept.as_ref().map(ExistingSeries::kept_scaler);
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
@@ -371,12 +399,15 @@ pub(super) fn counted(count: usize, what: &str) -> String {
 }
 
 /// A warning if so many rows were dropped that the format of the files was probably mistaken.
-/// Repeated rows, fillers of a closed market and rows of a column's warm-up do not count.
+/// Repeated and unfinished rows, fillers of a closed market and rows of a column's warm-up do not
+/// count.
 fn few_kept(recordings: &Recordings) -> Vec<String> {
     let few = recordings.universe.recordings.iter().filter_map(|recording| {
         let summary = &recording.summary;
-        let expected_drops: u64 =
-            [RowError::Copy, RowError::Filler, RowError::WarmUp].map(|kind| summary.dropped(kind)).iter().sum();
+        let expected_drops: u64 = [RowError::Copy, RowError::Filler, RowError::WarmUp, RowError::Unfinished]
+            .map(|kind| summary.dropped(kind))
+            .iter()
+            .sum();
         let (rows, kept) = (summary.rows() - expected_drops, summary.kept());
         (kept < rows - rows / 20).then(|| {
             format!(

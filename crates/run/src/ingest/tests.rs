@@ -298,6 +298,29 @@ impl Observer for ReadBytes {
     fn note(&self, _: &str) {}
 }
 
+/// Files of two pairs in one folder were joined to the symbol that was stated, and `leak` passed.
+#[test]
+fn files_that_are_named_after_several_symbols_are_not_joined_to_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.h5");
+    let recipe = |names: &[&str], seed: u64| Recipe {
+        bars: names.iter().map(|name| bars(folder.path(), name, 2, seed, &[])).collect(),
+        symbol: Some("EURUSD".to_owned()),
+        overlaps: Overlaps::EqualOnce,
+        timeframes: windows("M1:4"),
+        ..Recipe::default()
+    };
+    let joined = recipe(&["bars-2017.csv", "EURUSD_2018.csv", "eurusd_2019.csv"], 1);
+    ingest(&joined, &out, &Host::silent()).unwrap();
+    let added = append(&recipe(&["GBPUSD_2018.csv"], 2), &["symbol".to_owned()], &out, &Host::silent());
+    let anew = ingest(&recipe(&["EURUSD_2018.csv", "GBPUSD_2018.csv"], 1), &out, &Host::silent());
+    for error in [added.unwrap_err(), anew.unwrap_err()] {
+        let said = error.to_string();
+        assert!(error.kind() == Kind::Usage && said.contains("EURUSD_2018.csv is named after EURUSD"), "{said}");
+        assert!(said.contains("GBPUSD_2018.csv after GBPUSD; give the files of one symbol"), "{said}");
+    }
+}
+
 /// A file of several symbols was read for each of them.
 #[test]
 fn a_file_of_several_symbols_is_read_once() {
@@ -343,6 +366,30 @@ fn an_instrument_without_a_closed_bar_is_left_out_beside_context() {
         (&source["left_out"][0]["symbol"], source["instruments"].as_array().unwrap().len()),
         (&"GBPUSD".into(), 1)
     );
+}
+
+/// Any file of the name of a context file that is gone was taken for it.
+#[test]
+fn a_moved_context_file_is_known_by_its_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let [own, context] = ["EURUSD.csv", "USDJPY.csv"].map(|name| bars(folder.path(), name, 4, 1, &[]));
+    let recipe = Recipe {
+        bars: vec![own],
+        context: vec![ContextFile { symbol: "USDJPY".to_owned(), path: context.clone() }],
+        timeframes: windows("M1:10,H1:2"),
+        features: "log_return".parse().unwrap(),
+        target: TargetKind::LogReturn,
+        ..Recipe::default()
+    };
+    let below = folder.path().join("below");
+    fs::create_dir(&below).unwrap();
+    let (out, moved) = (below.join("series.h5"), below.join("USDJPY.csv"));
+    ingest(&recipe, &out, &Host::silent()).unwrap();
+    let found = || Recipe::from_file(&out).unwrap().1.context[0].path.clone();
+    fs::rename(&context, &moved).unwrap();
+    assert_eq!(found(), moved);
+    bars(&below, "USDJPY.csv", 4, 2, &[]);
+    assert_eq!(found(), context);
 }
 
 /// EURUSD in points (129613.0) gave errors of 5,270,000 "pips".

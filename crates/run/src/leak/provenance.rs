@@ -11,7 +11,9 @@ use serde_json::Value;
 use super::comparison::{KnownColumns, not_what_its_bars_give};
 use crate::error::{Error, Result};
 use crate::ingest::Recipe;
-use crate::ingest::provenance::{LISTS, LONGER_LISTS, fingerprint, listed, recorded_files};
+use crate::ingest::provenance::{
+    CONTEXT_LIST, LAST_BAR, LAST_OPEN_TIME, LISTS, LONGER_LISTS, fingerprint, listed, recorded_files,
+};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
 pub(super) const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
@@ -84,6 +86,8 @@ impl<'a> Provenance<'a> {
         for provenance in [&mut said, &mut found] {
             provenance["recipe"] = Value::Null;
             provenance["functions"] = Value::Null;
+            // Earlier versions wrote none, and the values of context are compared.
+            provenance[CONTEXT_LIST] = Value::Null;
             if let (Some(warnings), KnownColumns::WithoutFunctions) = (provenance["warnings"].as_array_mut(), known) {
                 warnings.retain(|warning| !warning.as_str().is_some_and(|text| text.starts_with(FUNCTION_PREFIX)));
             }
@@ -91,10 +95,15 @@ impl<'a> Provenance<'a> {
                 for instrument in provenance.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
                     // Why an instrument is left out is told with its path.
                     instrument["reason"] = Value::Null;
+                    // Earlier versions wrote none, and its values are compared.
+                    instrument[LAST_BAR] = Value::Null;
                     forget_warnings_with_files(instrument);
                     forget_places(instrument);
                     for list in LONGER_LISTS {
-                        instrument[list].as_array_mut().into_iter().flatten().for_each(forget_places);
+                        for longer in instrument[list].as_array_mut().into_iter().flatten() {
+                            longer[LAST_OPEN_TIME] = Value::Null;
+                            forget_places(longer);
+                        }
                     }
                 }
             }
@@ -121,7 +130,9 @@ impl<'a> Provenance<'a> {
 
 /// Takes the warnings from `instrument` that name one of its files.
 fn forget_warnings_with_files(instrument: &mut Value) {
-    let owners = std::iter::once(&*instrument).chain(listed(instrument, "compared"));
+    let owner = &*instrument;
+    let longer = LONGER_LISTS.into_iter().flat_map(move |list| listed(owner, list));
+    let owners = std::iter::once(owner).chain(longer);
     let paths = owners.flat_map(|owner| listed(owner, "files")).filter_map(|file| file["file"].as_str());
     let names = paths.filter_map(|path| Path::new(path).file_name()?.to_str());
     let names: Vec<String> = names.map(str::to_owned).collect();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write};
 use std::path::Path;
 
 use megabatch_bars::{BarLines, Error as BarsError, KnownBars, named_pair};
@@ -25,8 +25,8 @@ use crate::text::utc;
 
 /// Destination of predictions, a line for each bar.
 pub enum LineOutput<'a> {
-    /// A file: CSV, or JSON if its name ends in `.jsonl`. Its old contents are replaced at the
-    /// first prediction, and stay if there is none.
+    /// A file: CSV, or JSON if its name ends in `.jsonl`. Predictions that it has stay, and those
+    /// of later bars follow them.
     File(&'a Path),
     /// Anything else.
     Writer {
@@ -37,37 +37,11 @@ pub enum LineOutput<'a> {
     },
 }
 
-/// A file whose old contents are replaced when the first line is written, so that they stay if the
-/// input has no bars.
-struct EmptiedLate {
-    file: File,
-    is_old: bool,
-}
-
-impl EmptiedLate {
-    fn open(path: &Path) -> io::Result<Self> {
-        let file = File::options().write(true).create(true).truncate(false).open(path)?;
-        Ok(EmptiedLate { file, is_old: true })
-    }
-}
-
-impl Write for EmptiedLate {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if std::mem::take(&mut self.is_old) {
-            self.file.set_len(0)?;
-        }
-        self.file.write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
 /// Predicts each bar of `source` as it comes, until there are no more.
 ///
 /// # Errors
-/// A usage error for a model that cannot follow bars, a data error for lines that cannot be used.
+/// A usage error for a model that cannot follow bars, and for a file of other contents than its
+/// predictions; a data error for lines that cannot be used.
 pub fn follow(
     request: &FollowRequest,
     source: BarSource<'_>,
@@ -85,20 +59,34 @@ pub fn follow(
     }
     let subject = StreamingModel::open(request, host)?;
     let (mut live, mut history) = begin(&subject, request, host)?;
+    let file = match &source {
+        // What is read of a pipe does not come again.
+        BarSource::File { path, .. } => Some(*path).filter(|path| path.is_file()),
+        BarSource::Lines { .. } => None,
+    };
     let mut tail = Tail::open(source)?;
     let options = subject.line_options(request);
-    let mut lines = BarLines::new(tail.name(), &options, subject.base, history.last_open_time)
-        .comparing_with(std::mem::take(&mut history.known));
-    let (writer, keeps_old): (Box<dyn Write + '_>, bool) = match output {
+    let bar_lines = || BarLines::new(tail.name(), &options, subject.base, history.last_open_time);
+    if let Some(path) = file {
+        require_timeframe(path, bar_lines())?;
+    }
+    let mut lines = bar_lines().comparing_with(std::mem::take(&mut history.known));
+    let (writer, continued): (Box<dyn Write + '_>, Option<&Path>) = match output {
         LineOutput::File(out) => {
             let mut inputs = subject.recipe.files();
             inputs.extend([tail.name(), &subject.data]);
             output::check(out, &inputs)?;
             let has_contents = std::fs::metadata(out).is_ok_and(|found| found.len() > 0);
-            (Box::new(EmptiedLate::open(out)?), has_contents)
+            (Box::new(File::options().append(true).create(true).open(out)?), has_contents.then_some(out))
         }
-        LineOutput::Writer { writer, .. } => (writer, false),
+        LineOutput::Writer { writer, .. } => (writer, None),
     };
+    let (horizons, outputs) = subject.outputs();
+    let loss = loss(&subject.config, horizons)?;
+    let mut forecasts = ForecastLines::new(writer, line_form, loss, horizons, outputs, subject.name_told());
+    if let Some(out) = continued {
+        forecasts.continue_file(out)?;
+    }
     host.observer.note(&greeting(&subject, &history, tail.name()));
     if let Some(pair) = named_pair(tail.name()).filter(|pair| *pair != subject.symbol) {
         host.observer.note(&format!(
@@ -109,11 +97,8 @@ pub fn follow(
     }
     let mut progress = StreamProgress::new(&subject.symbol, host.observer);
     progress.begin(&live);
-    let (horizons, outputs) = subject.outputs();
-    let loss = loss(&subject.config, horizons)?;
-    let mut forecasts = ForecastLines::new(writer, line_form, loss, horizons, outputs, subject.name_told());
     let totals = StreamTotals::default();
-    let mut stream = Stream { live: &mut live, lines: &mut lines, progress: &mut progress, totals, keeps_old };
+    let mut stream = Stream { live: &mut live, lines: &mut lines, progress: &mut progress, totals };
     match stream.run(&mut tail, &mut forecasts, host) {
         // A reader that went away, as `head` does, is no error.
         Err(error) if error.find::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {}
@@ -122,6 +107,24 @@ pub fn follow(
     let totals = stream.totals;
     Ok(report(&subject, &history, tail.name(), &totals, lines.passed_over(), &live.bars_needed()))
 }
+
+/// Refuses a file that evidently begins with bars of another timeframe, before one of them has a
+/// prediction. `lines` reads them; other faults are told when they are followed.
+fn require_timeframe(path: &Path, mut lines: BarLines) -> Result<()> {
+    let Ok(file) = File::open(path) else { return Ok(()) };
+    let (mut reader, mut line) = (BufReader::new(file.take(FIRST_BYTES)), Vec::new());
+    while reader.read_until(b'\n', &mut line).is_ok() && line.ends_with(b"\n") {
+        match lines.push(&line) {
+            Ok(_) => line.clear(),
+            Err(error @ BarsError::OtherTimeframe { .. }) => return Err(error.into()),
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of a file in which its timeframe shows: some thousand bars.
+const FIRST_BYTES: u64 = 1 << 16;
 
 /// The bars of the history.
 struct SeenBars {
@@ -178,8 +181,6 @@ struct Stream<'s, 'o> {
     lines: &'s mut BarLines,
     progress: &'s mut StreamProgress<'o>,
     totals: StreamTotals,
-    /// True if the output keeps its old contents without a prediction.
-    keeps_old: bool,
 }
 
 impl Stream<'_, '_> {
@@ -202,9 +203,13 @@ impl Stream<'_, '_> {
                 let step = self.live.close(&bar)?;
                 self.totals.bars += 1;
                 self.totals.holes += u64::from(step.hole.is_some());
-                if let Some(outputs) = self.live.predict(step) {
-                    forecasts.write(step.close_time, &outputs)?;
-                    self.totals.predictions += 1;
+                match self.live.predict(step) {
+                    Some(_) if forecasts.has(step.close_time) => self.totals.already_written += 1,
+                    Some(outputs) => {
+                        forecasts.write(step.close_time, &outputs)?;
+                        self.totals.predictions += 1;
+                    }
+                    None => {}
                 }
                 self.progress.see(step, self.live, &self.totals);
             }
@@ -214,9 +219,6 @@ impl Stream<'_, '_> {
             }
         }
         self.lines.finish()?;
-        if self.keeps_old && self.totals.predictions == 0 {
-            return Ok(());
-        }
         Ok(forecasts.finish()?)
     }
 }
@@ -229,8 +231,11 @@ fn report(
     passed_over: u64,
     needed: &[(String, usize)],
 ) -> CommandReport {
-    let StreamTotals { bars, predictions, dropped, refused, holes } = *tally;
+    let StreamTotals { bars, predictions, already_written, dropped, refused, holes } = *tally;
     let mut text = format!("{}: {predictions} predictions for {bars} bars of {}", name.display(), subject.symbol);
+    if already_written > 0 {
+        text.push_str(&format!("; {already_written} more are in the output already"));
+    }
     if passed_over > 0 {
         text.push_str(&format!("; {passed_over} rows of bars that the states had seen were passed over"));
     }
@@ -253,6 +258,7 @@ fn report(
         "history_bars": history.bars,
         "bars": bars,
         "predictions": predictions,
+        "already_written": already_written,
         "passed_over": passed_over,
         "dropped": dropped,
         "refused": refused,

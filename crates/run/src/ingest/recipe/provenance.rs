@@ -7,8 +7,11 @@ use std::path::{Component, Path, PathBuf};
 use megabatch_bars::{Excluded, Segment};
 use serde_json::{Value, json};
 
-use crate::ingest::provenance::{Fingerprints, KeptScaler, LISTS, LONGER_LISTS, bars_json, has_bytes, recorded_files};
-use crate::ingest::{Recipe, Recordings};
+use crate::ingest::provenance::{
+    CONTEXT_LIST, Fingerprints, KeptScaler, LAST_BAR, LISTS, LONGER_LISTS, bars_json, has_bytes, last_bar_json, listed,
+    recorded_files,
+};
+use crate::ingest::{ContextFile, Recipe, Recordings};
 use crate::text::shown;
 
 /// Facts of a series for its provenance.
@@ -34,6 +37,7 @@ pub(crate) fn provenance_json(
     let mut instruments = Vec::with_capacity(all.len());
     for (place, (recording, pip_size)) in all.iter().zip(&recordings.pip_sizes).enumerate() {
         let mut instrument = bars_json(&recording.summary, fingerprints)?;
+        instrument[LAST_BAR] = last_bar_json(&recording.summary.last_bar);
         instrument["pip_size"] = json!(uses_pips.then_some(pip_size));
         instrument["segments"] = segments_json(place, series);
         instruments.push(instrument);
@@ -49,6 +53,10 @@ pub(crate) fn provenance_json(
         let left_out = left_out.map(|left_out| left_out_json(&files, fingerprints, left_out));
         provenance["left_out"] = left_out.collect::<io::Result<Value>>()?;
     }
+    if !recipe.context.is_empty() {
+        let context = recipe.context.iter().map(|file| context_json(file, fingerprints));
+        provenance[CONTEXT_LIST] = context.collect::<io::Result<Value>>()?;
+    }
     for file in files_mut(&mut provenance) {
         let path = file["file"].as_str().map(std::path::absolute).transpose()?;
         file["file"] = json!(path.map(|path| shown(&path)));
@@ -60,11 +68,16 @@ pub(crate) fn provenance_json(
 /// together with the series at `series`, or are below the current folder as they were below
 /// another. They have the recorded bytes, or begin with them.
 pub(super) fn find_moved_files(series: &Path, provenance: &mut Value, recipe: &mut Recipe) {
+    let missing: Vec<&mut PathBuf> = recipe.paths_mut().filter(|path| !path.exists()).collect();
+    if missing.is_empty() {
+        return;
+    }
+    let files = recorded_files(provenance).chain(listed(provenance, CONTEXT_LIST));
+    let recorded: BTreeMap<&str, &Value> = files.filter_map(|file| Some((file["file"].as_str()?, file))).collect();
     let mut moved: BTreeMap<String, String> = BTreeMap::new();
-    for path in recipe.paths_mut().filter(|path| !path.exists()) {
+    for path in missing {
         let was = shown(path);
-        let recorded = recorded_files(provenance).find(|file| file["file"] == was.as_str());
-        if let Some(found) = moved_file(series, path, recorded) {
+        if let Some(found) = moved_file(series, path, recorded.get(was.as_str()).copied()) {
             moved.insert(was, shown(&found));
             *path = found;
         }
@@ -91,13 +104,19 @@ fn moved_file(series: &Path, path: &Path, recorded: Option<&Value>) -> Option<Pa
     std::path::absolute(found).ok()
 }
 
-/// The files of a provenance, including those of longer timeframes.
+/// The files of a provenance, including those of longer timeframes and of other instruments.
 fn files_mut(provenance: &mut Value) -> Vec<&mut Value> {
-    let mut files = Vec::new();
-    let lists = provenance.as_object_mut().into_iter().flat_map(|all| all.iter_mut());
-    let lists = lists.filter(|(name, _)| LISTS.contains(&name.as_str()));
-    let instruments = lists.flat_map(|(_, list)| list.as_array_mut().into_iter().flatten());
-    for (name, part) in instruments.filter_map(Value::as_object_mut).flat_map(|owner| owner.iter_mut()) {
+    let (mut files, mut instruments) = (Vec::new(), Vec::new());
+    for (name, part) in provenance.as_object_mut().into_iter().flat_map(|all| all.iter_mut()) {
+        let items = part.as_array_mut().into_iter().flatten();
+        match name.as_str() {
+            CONTEXT_LIST => files.extend(items),
+            list if LISTS.contains(&list) => instruments.extend(items),
+            _ => {}
+        }
+    }
+    let owners = instruments.into_iter().filter_map(Value::as_object_mut);
+    for (name, part) in owners.flat_map(|owner| owner.iter_mut()) {
         let items = part.as_array_mut().into_iter().flatten();
         match name.as_str() {
             "files" => files.extend(items),
@@ -119,6 +138,10 @@ fn left_out_json(
     let file = |path: &PathBuf| Ok(json!({ "file": shown(path), "xxh3_128": fingerprints.get(path)? }));
     let files = files.get(symbol).into_iter().flatten().map(file).collect::<io::Result<Value>>()?;
     Ok(json!({ "symbol": symbol, "reason": reason.to_string(), "files": files }))
+}
+
+fn context_json(file: &ContextFile, fingerprints: &Fingerprints) -> io::Result<Value> {
+    Ok(json!({ "symbol": file.symbol, "file": shown(&file.path), "xxh3_128": fingerprints.get(&file.path)? }))
 }
 
 fn segments_json(instrument: usize, series: SeriesProvenance<'_>) -> Value {

@@ -214,6 +214,25 @@ fn own_bars_are_proven_and_values_of_a_bar_early_are_refused() {
     prove(&out, moved.to_vec()).unwrap();
 }
 
+/// Moved own files failed the proof, if a warning named one.
+#[test]
+fn own_files_that_a_warning_names_may_be_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let hours = write_longer(&minutes, Timeframe::H1, |_, row| row[5] = "-1".to_owned());
+    let out = folder.path().join("series.h5");
+    let report = ingest(&hourly_recipe(vec![minutes.clone(), hours.clone()], true), &out, &Host::silent()).unwrap();
+    assert!(report.text.contains("EURUSD_H1.csv has no volume"), "{}", report.text);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let source = [minutes, hours].map(|file| {
+        let path = elsewhere.path().join(file.file_name().unwrap());
+        fs::rename(&file, &path).unwrap();
+        path
+    });
+    let options = leak::Options { source: source.to_vec(), samples: 4, ..leak::Options::default() };
+    leak::prove(&out, &options, &Host::silent()).unwrap();
+}
+
 /// The rows of a file of bars that open before a time, or from it on, in a file of the same name.
 fn part(file: &Path, folder: &Path, is_part: impl Fn(&str) -> bool) -> PathBuf {
     let text = fs::read_to_string(file).unwrap();
@@ -290,6 +309,28 @@ fn the_last_own_bar_of_a_file_is_not_used() {
     let new_minutes = part(&minutes, &folder.path().join("new"), |time| time >= "2018-01-04");
     let new_hours = write_longer(&new_minutes, Timeframe::H1, |_, _| {});
     assert_eq!(own(&appended("new.h5", vec![new_minutes, new_hours])), [0, 2]);
+}
+
+/// An own file that was exported again under its name was refused: its last bar of before is used
+/// now.
+#[test]
+fn an_own_file_may_be_exported_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let hours = write_longer(&minutes, Timeframe::H1, |_, row| {
+        if row[0] == "2018-01-05 11:00" {
+            row[4] = if row[4] == row[2] { row[3].clone() } else { row[2].clone() };
+        }
+    });
+    let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
+    let cut = "2018-01-05 12:00";
+    let before = [&minutes, &hours].map(|file| part(file, &old, |time| time < cut));
+    let out = folder.path().join("series.h5");
+    ingest(&hourly_recipe(before.to_vec(), true), &out, &Host::silent()).unwrap();
+    part(&hours, &old, |_| true);
+    let new = part(&minutes, &new, |time| time >= cut);
+    append(&hourly_recipe(vec![new], true), &[], &out, &Host::silent()).unwrap();
+    leak::prove(&out, &leak::Options { samples: 4, ..leak::Options::default() }, &Host::silent()).unwrap();
 }
 
 /// Hours of another instrument were taken, with a warning.

@@ -130,6 +130,37 @@ fn a_file_of_any_name_is_of_the_one_symbol_that_is_stated() {
     assert_eq!(said(&[&new], None).unwrap().json["appended"]["samples"], 0);
 }
 
+/// An export in mid-session ends with an unfinished bar, at which the next export was refused.
+#[test]
+fn an_unfinished_last_bar_goes_on_in_the_next_export() {
+    for is_same_file in [false, true] {
+        let stage = Stage::new();
+        let text = fs::read_to_string(&stage.old).unwrap();
+        let (before, last) = text.trim_end().rsplit_once('\n').unwrap();
+        let fields: Vec<&str> = last.split(',').collect();
+        let end_with = |open: &str| {
+            let last = format!("{},{open},{open},{open},{open},1", fields[0]);
+            fs::write(&stage.old, format!("{before}\n{last}\n")).unwrap();
+            ingest(&base(vec![stage.old.clone()]), &stage.out, &Host::silent()).unwrap();
+        };
+        let next = || match is_same_file {
+            true => part(&stage.whole, "EURUSD-old.csv", 0..rows_in(&stage.whole)),
+            false => stage.rest(CUT - 10),
+        };
+        end_with(fields[1]);
+        let scalers = ExistingSeries::open(&stage.out).unwrap().scalers;
+        let report = appended(&[next()], &stage.out).unwrap();
+        assert_eq!(report.json["appended"]["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
+        assert!(fs::read(&stage.out).unwrap() == ingested_anew(&stage.out, &scalers), "other bytes");
+        leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+
+        // A bar with another open is another one.
+        end_with(&format!("{}1", fields[1]));
+        let said = stage.refuses(next(), Kind::Data);
+        assert!(said.contains("this bar of 20") || said.contains("would become another one"), "{said}");
+    }
+}
+
 /// A file that is not there was a new symbol, by its name.
 #[test]
 fn a_file_that_is_not_there_is_no_new_symbol() {
