@@ -288,8 +288,9 @@ class TrainingSettings(TypedDict, total=False):
         Optimizer steps of the run; the same as the argument `max_steps`.
     precision: Literal["auto", "fp32", "bf16", "fp16", "bf16-mixed", "16-mixed"] = "auto"
         Precision of the inputs of matrix products and of the recurrence; the rest, including stored weights, is fp32.
-        On a CPU bf16 is faster with AMX, or AMD's AVX512_BF16; elsewhere it, and fp16 always, imitate a GPU and save no
-        time. `auto`: fp32, or fp16 with `gpu_optimization.use_amp`. `16-mixed` is fp16, `bf16-mixed` bf16.
+        On a CPU bf16 is faster with AMX, or AMD's AVX512_BF16, and not measured with Arm's BF16; elsewhere it, and fp16
+        always, imitate a GPU and save no time. `auto`: fp32, or fp16 with `gpu_optimization.use_amp`. `16-mixed` is
+        fp16, `bf16-mixed` bf16.
     tf32: bool = False
         A GPU rounds the fp32 inputs of matrix products to TF32 (11 significant bits); the rest stays fp32. With bf16 or
         fp16 it is an error.
@@ -422,8 +423,9 @@ class TrainingSettings(TypedDict, total=False):
     """Optimizer steps of the run; the same as the argument `max_steps`. Default: "none"."""
     precision: Literal["auto", "fp32", "bf16", "fp16", "bf16-mixed", "16-mixed"]
     """Precision of the inputs of matrix products and of the recurrence; the rest, including stored weights, is fp32. On
-    a CPU bf16 is faster with AMX, or AMD's AVX512_BF16; elsewhere it, and fp16 always, imitate a GPU and save no time.
-    `auto`: fp32, or fp16 with `gpu_optimization.use_amp`. `16-mixed` is fp16, `bf16-mixed` bf16. Default: "auto"."""
+    a CPU bf16 is faster with AMX, or AMD's AVX512_BF16, and not measured with Arm's BF16; elsewhere it, and fp16
+    always, imitate a GPU and save no time. `auto`: fp32, or fp16 with `gpu_optimization.use_amp`. `16-mixed` is fp16,
+    `bf16-mixed` bf16. Default: "auto"."""
     tf32: bool
     """A GPU rounds the fp32 inputs of matrix products to TF32 (11 significant bits); the rest stays fp32. With bf16 or
     fp16 it is an error. Default: False."""

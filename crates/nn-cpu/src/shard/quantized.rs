@@ -76,7 +76,7 @@ impl Int8Matrix {
     /// Packs a matrix [GH, depth].
     fn new(scope: &Scope, sizes: RecurrentSizes, part: WeightPart, matrix: &QuantizedMatrix) -> Result<Self> {
         let ([_, depth], width) = (matrix.shape(), padded_gates(sizes));
-        let padded = int8::padded(depth);
+        let (isa, padded) = (Int8Isa::best(), int8::padded(depth));
         let mut own = Int8Matrix {
             depth,
             weights: Buffer::zeros(scope, width * padded)?,
@@ -88,7 +88,7 @@ impl Int8Matrix {
             own.scales.as_mut_slice()[at] = matrix.scales()[row];
             for k in 0..depth {
                 let q = matrix.at(row, k);
-                weights[int8::place_of(padded, at, k)] = q;
+                weights[int8::place_of(isa, padded, at, k)] = q;
                 offsets[at] -= int8::BIAS * i32::from(q);
             }
         }

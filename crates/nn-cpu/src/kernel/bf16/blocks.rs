@@ -16,6 +16,8 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
+#[cfg(target_arch = "aarch64")]
+use super::neon_pack;
 #[cfg(target_arch = "x86_64")]
 use super::pack;
 use super::{Bf16Isa, InstructionSet, PAIRED_PANEL, Packing, dispatch_packing, execute, padded_words, portable, words};

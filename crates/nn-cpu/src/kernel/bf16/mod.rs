@@ -26,14 +26,18 @@
 //!
 //! 4. Matrices that one product reads are packed block by block, see [`blocks`].
 //!
-//! [`Bf16Isa`]s differ in the order in which the numbers of a sum are added, see
-//! [`portable`]. Packing rounds to the nearest, ties to even, and subnormal numbers to zero: the
-//! same bits everywhere.
+//! [`Bf16Isa`]s differ in the order in which the numbers of a sum are added, and in how it is
+//! rounded, see [`portable`]. Packing rounds to the nearest, ties to even, and subnormal numbers to
+//! zero: the same bits everywhere.
 
 mod blocks;
 #[cfg(target_arch = "x86_64")]
 mod dot;
 mod isa;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(target_arch = "aarch64")]
+mod neon_pack;
 #[cfg(target_arch = "x86_64")]
 mod pack;
 pub(in crate::kernel) mod portable;
@@ -78,9 +82,13 @@ macro_rules! dispatch_packing {
         // checked that every pointer reaches what the sizes say, and borrows `to` alone.
         unsafe {
             match $isa.instruction_set() {
-                InstructionSet::PortableDot | InstructionSet::PortableTiles => portable::$kernel($arguments),
+                InstructionSet::PortableDot | InstructionSet::PortableTiles | InstructionSet::PortableBfdot => {
+                    portable::$kernel($arguments)
+                }
                 #[cfg(target_arch = "x86_64")]
                 InstructionSet::Dot | InstructionSet::Tiles => pack::$kernel($arguments),
+                #[cfg(target_arch = "aarch64")]
+                InstructionSet::Bfdot => neon_pack::$kernel($arguments),
             }
         }
     };
@@ -111,10 +119,13 @@ unsafe fn execute(isa: Bf16Isa, arguments: &ProductArguments) {
         match isa.instruction_set() {
             InstructionSet::PortableDot => portable::product_by_dots(arguments),
             InstructionSet::PortableTiles => portable::product_by_tiles(arguments),
+            InstructionSet::PortableBfdot => portable::product_by_bfdot(arguments),
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Dot => dot::product(arguments),
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Tiles => tiles::product(arguments),
+            #[cfg(target_arch = "aarch64")]
+            InstructionSet::Bfdot => neon::product(arguments),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The kernels for any CPU: the packing in plain loops, and twins of the two instructions that add
-//! the same numbers in the same order.
+//! The kernels for any CPU: the packing in plain loops, and twins of the three instructions that
+//! add the same numbers in the same order.
 //!
 //! ```text
 //! vdpbf16ps:  c = fma(a.hi, b.hi, c);  c = fma(a.lo, b.lo, c)                            (1)
@@ -7,11 +7,15 @@
 //!             for each of up to sixteen words:
 //!                 even = fma(a.lo, b.lo, even);  odd = fma(a.hi, b.hi, odd)
 //!             c = c + (even + odd)                                                       (1)
+//! bfdot:      c = c + (a.lo · b.lo + a.hi · b.hi)                                        (2)
 //! ```
 //!
 //! 1. Each rounds to the nearest, ties to even; subnormal numbers are read and written as zero
 //!    (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2: VDPBF16PS,
 //!    TDPBF16PS).
+//! 2. A sum between two numbers becomes the one whose last bit is 1; products are exact. Subnormal
+//!    numbers are read and written as zero (Arm Architecture Reference Manual for A-profile: BFDOT;
+//!    a process begins with FPCR.EBF = 0).
 
 use half::bf16;
 
@@ -19,11 +23,11 @@ use super::Packing;
 use crate::kernel::lanes::Words;
 use crate::kernel::{PANEL, ProductArguments};
 
-/// Sixteen words, multiplied as vdpbf16ps does.
+/// Sixteen words, multiplied as bfdot does or else as vdpbf16ps.
 #[derive(Clone, Copy)]
-struct Dots([f32; PANEL]);
+struct Dots<const IS_BFDOT: bool>([f32; PANEL]);
 
-impl Words for Dots {
+impl<const IS_BFDOT: bool> Words for Dots<IS_BFDOT> {
     const ROWS_ONE_PANEL: usize = 3;
     const ROWS_TWO_PANELS: usize = 1;
     const PANELS_OF_FEW: [usize; 4] = [2, 1, 1, 1];
@@ -52,7 +56,8 @@ impl Words for Dots {
 
     #[inline(always)]
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self {
-        Dots(std::array::from_fn(|i| dot(term.0[i], self.0[i].to_bits(), factor.0[i].to_bits())))
+        let add: fn(f32, u32, u32) -> f32 = if IS_BFDOT { bfdot } else { dot };
+        Dots(std::array::from_fn(|i| add(term.0[i], self.0[i].to_bits(), factor.0[i].to_bits())))
     }
 }
 
@@ -60,11 +65,42 @@ impl Words for Dots {
 /// As [`product`](crate::kernel::product::product).
 pub(super) unsafe fn product_by_dots(p: &ProductArguments) {
     // SAFETY: the contract is the same; no instruction set is needed.
-    unsafe { crate::kernel::product::product::<Dots>(p) }
+    unsafe { crate::kernel::product::product::<Dots<false>>(p) }
+}
+
+/// # Safety
+/// As [`product`](crate::kernel::product::product).
+pub(super) unsafe fn product_by_bfdot(p: &ProductArguments) {
+    // SAFETY: the contract is the same; no instruction set is needed.
+    unsafe { crate::kernel::product::product::<Dots<true>>(p) }
+}
+
+/// bfdot: sum + a · b.
+pub(super) fn bfdot(sum: f32, a: u32, b: u32) -> f32 {
+    let product = |a: f32, b: f32| flushed(flushed(a) * flushed(b));
+    sum_to_odd(sum, sum_to_odd(product(low(a), low(b)), product(high(a), high(b))))
+}
+
+/// a + b. A sum between two numbers becomes the one whose last bit is 1.
+fn sum_to_odd(a: f32, b: f32) -> f32 {
+    let (a, b) = (flushed(a), flushed(b));
+    let nearest = a + b;
+    if nearest.is_infinite() && a.is_finite() && b.is_finite() {
+        // Only a sum from 2¹²⁸ on is infinite. Halves of numbers as large as these are exact.
+        return 2.0 * sum_to_odd(a / 2.0, b / 2.0);
+    }
+    let (small, large) = if a.abs() < b.abs() { (a, b) } else { (b, a) };
+    // The sum less `nearest`, exactly (Dekker, 1971); NaN where a number is not finite.
+    let error = small - (nearest - large);
+    if error == 0.0 || error.is_nan() {
+        return flushed(nearest);
+    }
+    let is_beyond = (error < 0.0) == (nearest > 0.0);
+    f32::from_bits((nearest.to_bits() - u32::from(is_beyond)) | 1)
 }
 
 /// vdpbf16ps: sum + a · b.
-pub(super) fn dot(sum: f32, a: u32, b: u32) -> f32 {
+fn dot(sum: f32, a: u32, b: u32) -> f32 {
     fused(low(a), low(b), fused(high(a), high(b), sum))
 }
 

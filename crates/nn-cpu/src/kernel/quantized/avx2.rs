@@ -3,6 +3,7 @@
 
 use std::arch::x86_64::*;
 
+use super::dots::HighLow;
 use super::halves::{Eight, Halves};
 
 #[derive(Clone, Copy)]
@@ -23,4 +24,4 @@ impl Eight for Pairs {
     }
 }
 
-super::byte_entry_points!(Halves<Pairs>, "avx2,fma");
+super::byte_entry_points!(HighLow<Halves<Pairs>>, "avx2,fma");

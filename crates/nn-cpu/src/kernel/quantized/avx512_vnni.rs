@@ -3,7 +3,7 @@
 
 use std::arch::x86_64::*;
 
-use super::dots::Dots;
+use super::dots::{Dots, HighLow};
 use crate::kernel::avx512::Avx512;
 
 #[derive(Clone, Copy)]
@@ -48,4 +48,4 @@ impl Dots for Avx512Sums {
     }
 }
 
-super::byte_entry_points!(Avx512Sums, "avx512f,avx512bw,avx512vl,avx512vnni");
+super::byte_entry_points!(HighLow<Avx512Sums>, "avx512f,avx512bw,avx512vl,avx512vnni");

@@ -3,6 +3,7 @@
 
 use std::arch::x86_64::*;
 
+use super::dots::HighLow;
 use super::halves::{Eight, Halves};
 
 #[derive(Clone, Copy)]
@@ -19,4 +20,4 @@ impl Eight for Fours {
     }
 }
 
-super::byte_entry_points!(Halves<Fours>, "avx2,fma,avxvnni");
+super::byte_entry_points!(HighLow<Halves<Fours>>, "avx2,fma,avxvnni");

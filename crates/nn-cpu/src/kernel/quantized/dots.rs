@@ -7,15 +7,50 @@
 //!                             sixteen outputs at once
 //! ```
 //!
-//! Departures: four inputs at a time, as the instructions for bytes take them; and a tile of
-//! several rows and panels is summed in registers, of one row four panels, so that no sum waits for
-//! itself.
+//! Departures: four or eight inputs at a time, as the instructions for bytes take them; and a tile
+//! of several rows and panels is summed in registers, of one row four panels, so that no sum waits
+//! for itself.
 
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
 use super::{BASE, GROUP, Int8ProductArguments, PANELS};
 use crate::kernel::PANEL;
 use crate::kernel::lanes::{Lanes, Words};
+
+/// Sums of the high and of the low bytes of a row, for sixteen outputs: [`HighLow`] where an
+/// instruction multiplies one byte of a number, else a type of the file that is named for the
+/// instruction set.
+///
+/// # Safety
+/// As [`Dots`].
+pub(super) trait RowSums: Copy {
+    /// The sums as numbers.
+    type Numbers: Lanes;
+    /// The bytes of [`RowSums::GROUP`] inputs of a row.
+    type Bytes: Copy;
+    /// The same inputs' weights for each output.
+    type Weights: Copy;
+    /// Inputs whose products are added at once.
+    const GROUP: usize;
+    /// Most rows of a tile of [`RowSums::TWO`] panels whose sums fit in the registers beside their
+    /// operands.
+    const ROWS: usize;
+    /// True if such a tile is of two panels, else of one.
+    const TWO: bool;
+    /// Panels of a tile of one row; they divide [`PANELS`].
+    const PANELS_OF_ONE: usize;
+
+    /// Sixteen sums of high bytes to go on from, and zeros for low ones.
+    unsafe fn load(from: *const i32) -> Self;
+    /// Bytes below 128.
+    unsafe fn bytes(high: *const u8, low: *const u8) -> Self::Bytes;
+    /// Weights, sixteen times as many.
+    unsafe fn weights(from: *const i8) -> Self::Weights;
+    /// self + Σ of the products of each output.
+    unsafe fn dot(self, x: Self::Bytes, weights: Self::Weights) -> Self;
+    /// 128 · high + low, each the nearest number.
+    unsafe fn numbers(self) -> Self::Numbers;
+}
 
 /// Sixteen sums of products of bytes. Each instruction set implements it in the file named for it.
 ///
@@ -30,12 +65,11 @@ pub(super) trait Dots: Copy {
     type Four: Copy;
     /// Four inputs' weights for each output.
     type Weights: Copy;
-    /// Most rows of a tile of [`Dots::TWO`] panels whose sums fit in the registers beside their
-    /// operands.
+    /// As [`RowSums::ROWS`].
     const ROWS: usize;
-    /// True if such a tile is of two panels, else of one.
+    /// As [`RowSums::TWO`].
     const TWO: bool;
-    /// Panels of a tile of one row; they divide [`PANELS`].
+    /// As [`RowSums::PANELS_OF_ONE`].
     const PANELS_OF_ONE: usize = PANELS;
 
     /// Sixteen sums to go on from.
@@ -53,43 +87,87 @@ pub(super) trait Dots: Copy {
 /// Initial sums of low bytes.
 static NOTHING: [i32; PANEL] = [0; PANEL];
 
+/// Sums of high and of low bytes.
+#[derive(Clone, Copy)]
+pub(super) struct HighLow<D>(D, D);
+
+impl<D: Dots> RowSums for HighLow<D> {
+    type Numbers = D::Numbers;
+    type Bytes = [D::Four; 2];
+    type Weights = D::Weights;
+    const GROUP: usize = GROUP;
+    const ROWS: usize = D::ROWS;
+    const TWO: bool = D::TWO;
+    const PANELS_OF_ONE: usize = D::PANELS_OF_ONE;
+
+    #[inline(always)]
+    unsafe fn load(from: *const i32) -> Self {
+        // SAFETY: the contract is the same.
+        unsafe { HighLow(D::load(from), D::load(NOTHING.as_ptr())) }
+    }
+
+    #[inline(always)]
+    unsafe fn bytes(high: *const u8, low: *const u8) -> [D::Four; 2] {
+        // SAFETY: the contract is the same.
+        unsafe { [D::four(high), D::four(low)] }
+    }
+
+    #[inline(always)]
+    unsafe fn weights(from: *const i8) -> D::Weights {
+        // SAFETY: the contract is the same.
+        unsafe { D::weights(from) }
+    }
+
+    #[inline(always)]
+    unsafe fn dot(self, [high, low]: [D::Four; 2], weights: D::Weights) -> Self {
+        // SAFETY: the contract is the same.
+        unsafe { HighLow(self.0.dot(high, weights), self.1.dot(low, weights)) }
+    }
+
+    #[inline(always)]
+    unsafe fn numbers(self) -> D::Numbers {
+        // SAFETY: the contract is the same.
+        unsafe { self.0.numbers().mul(D::Numbers::splat(BASE)).add(self.1.numbers()) }
+    }
+}
+
 /// # Safety
 /// The pointers of `p` reach all that its sizes say, see [`Int8ProductArguments`]; the CPU has the
-/// instruction set of D.
+/// instruction set of S.
 #[inline(always)]
-pub(super) unsafe fn product<D: Dots>(p: &Int8ProductArguments) {
+pub(super) unsafe fn product<S: RowSums>(p: &Int8ProductArguments) {
     if p.rows == 1 {
-        for group in p.order.over(p.panels / D::PANELS_OF_ONE) {
-            let panel = group * D::PANELS_OF_ONE;
+        for group in p.order.over(p.panels / S::PANELS_OF_ONE) {
+            let panel = group * S::PANELS_OF_ONE;
             // SAFETY: panels are a multiple of four, and the row exists.
             unsafe {
-                match D::PANELS_OF_ONE {
-                    2 => tile::<D, 1, 2>(p, 0, panel),
-                    _ => tile::<D, 1, PANELS>(p, 0, panel),
+                match S::PANELS_OF_ONE {
+                    2 => tile::<S, 1, 2>(p, 0, panel),
+                    _ => tile::<S, 1, PANELS>(p, 0, panel),
                 }
             }
         }
         return;
     }
-    let width = if D::TWO { 2 } else { 1 };
+    let width = if S::TWO { 2 } else { 1 };
     for group in p.order.over(p.panels / width) {
         let panel = group * width;
         let mut row = 0;
         while row < p.rows {
-            let rows = D::ROWS.min(p.rows - row);
+            let rows = S::ROWS.min(p.rows - row);
             // SAFETY: `panel` (and the one after it, for two) and rows row..row + rows lie inside
             // the product.
             unsafe {
-                match (D::TWO, rows) {
-                    (true, 1) => tile::<D, 1, 2>(p, row, panel),
-                    (true, 2) => tile::<D, 2, 2>(p, row, panel),
-                    (true, 3) => tile::<D, 3, 2>(p, row, panel),
-                    (true, 4) => tile::<D, 4, 2>(p, row, panel),
-                    (true, 5) => tile::<D, 5, 2>(p, row, panel),
-                    (true, _) => tile::<D, 6, 2>(p, row, panel),
-                    (false, 1) => tile::<D, 1, 1>(p, row, panel),
-                    (false, 2) => tile::<D, 2, 1>(p, row, panel),
-                    (false, _) => tile::<D, 3, 1>(p, row, panel),
+                match (S::TWO, rows) {
+                    (true, 1) => tile::<S, 1, 2>(p, row, panel),
+                    (true, 2) => tile::<S, 2, 2>(p, row, panel),
+                    (true, 3) => tile::<S, 3, 2>(p, row, panel),
+                    (true, 4) => tile::<S, 4, 2>(p, row, panel),
+                    (true, 5) => tile::<S, 5, 2>(p, row, panel),
+                    (true, _) => tile::<S, 6, 2>(p, row, panel),
+                    (false, 1) => tile::<S, 1, 1>(p, row, panel),
+                    (false, 2) => tile::<S, 2, 1>(p, row, panel),
+                    (false, _) => tile::<S, 3, 1>(p, row, panel),
                 }
             }
             row += rows;
@@ -99,46 +177,43 @@ pub(super) unsafe fn product<D: Dots>(p: &Int8ProductArguments) {
 
 /// R rows of P panels from `row` and `panel` on.
 #[inline(always)]
-unsafe fn tile<D: Dots, const R: usize, const P: usize>(p: &Int8ProductArguments, row: usize, panel: usize) {
+unsafe fn tile<S: RowSums, const R: usize, const P: usize>(p: &Int8ProductArguments, row: usize, panel: usize) {
     // SAFETY: the rows and panels lie inside the product, whose pointers reach them by its
     // contract: the bytes of a row are 2 · padded, the weights of a panel 16 · padded, and `padded`
-    // is a multiple of four.
+    // is a multiple of the inputs of a group.
     unsafe {
-        let nothing = D::load(NOTHING.as_ptr());
-        let (mut high, mut low) = ([[nothing; P]; R], [[nothing; P]; R]);
-        for q in 0..P {
-            let offset = D::load(p.offsets.wrapping_add((panel + q) * PANEL));
+        let mut sums = [[S::load(p.offsets.wrapping_add(panel * PANEL)); P]; R];
+        for q in 1..P {
+            let offset = S::load(p.offsets.wrapping_add((panel + q) * PANEL));
             for r in 0..R {
-                high[r][q] = offset;
+                sums[r][q] = offset;
             }
         }
         let x = p.x.wrapping_add(row * 2 * p.padded);
         let weights = p.weights.wrapping_add(panel * p.padded * PANEL);
-        for k in (0..p.padded).step_by(GROUP) {
-            let mut own = [D::weights(weights.wrapping_add(k * PANEL)); P];
+        for k in (0..p.padded).step_by(S::GROUP) {
+            let mut own = [S::weights(weights.wrapping_add(k * PANEL)); P];
             for q in 1..P {
-                own[q] = D::weights(weights.wrapping_add(q * p.padded * PANEL + k * PANEL));
+                own[q] = S::weights(weights.wrapping_add(q * p.padded * PANEL + k * PANEL));
             }
             for r in 0..R {
                 let x = x.wrapping_add(r * 2 * p.padded + k);
-                let (high_x, low_x) = (D::four(x), D::four(x.wrapping_add(p.padded)));
+                let x = S::bytes(x, x.wrapping_add(p.padded));
                 for q in 0..P {
-                    high[r][q] = high[r][q].dot(high_x, own[q]);
-                    low[r][q] = low[r][q].dot(low_x, own[q]);
+                    sums[r][q] = sums[r][q].dot(x, own[q]);
                 }
             }
         }
         for r in 0..R {
-            let row_scale = D::Numbers::splat(*p.x_scales.wrapping_add(row + r));
+            let row_scale = S::Numbers::splat(*p.x_scales.wrapping_add(row + r));
             for q in 0..P {
                 let c = p.c.wrapping_add((panel + q) * p.c_stride + (row + r) * PANEL);
                 let start = match p.start.is_null() {
                     true => c.cast_const(),
                     false => p.start.wrapping_add((panel + q) * p.start_stride + (row + r) * p.start_row),
                 };
-                let scale = row_scale.mul(D::Numbers::load(p.scales.wrapping_add((panel + q) * PANEL)));
-                let sum = high[r][q].numbers().mul(D::Numbers::splat(BASE)).add(low[r][q].numbers());
-                sum.mul(scale).add(D::Numbers::load(start)).store(c);
+                let scale = row_scale.mul(S::Numbers::load(p.scales.wrapping_add((panel + q) * PANEL)));
+                sums[r][q].numbers().mul(scale).add(S::Numbers::load(start)).store(c);
             }
         }
     }

@@ -1,5 +1,7 @@
 #![forbid(unsafe_code)]
 
+use super::GROUP;
+
 /// The instruction sets that there are kernels on bytes for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstructionSet {
@@ -12,6 +14,8 @@ pub(super) enum InstructionSet {
     Avx512Vnni,
     #[cfg(target_arch = "aarch64")]
     NeonDotprod,
+    #[cfg(target_arch = "aarch64")]
+    NeonI8mm,
 }
 
 /// Proof that this CPU has an instruction set for products of bytes: only [`Int8Isa::all`]
@@ -37,6 +41,7 @@ impl Int8Isa {
         #[cfg(target_arch = "aarch64")]
         {
             use std::arch::is_aarch64_feature_detected as has;
+            all.extend((has!("neon") && has!("i8mm")).then_some(Int8Isa(InstructionSet::NeonI8mm)));
             all.extend((has!("neon") && has!("dotprod")).then_some(Int8Isa(InstructionSet::NeonDotprod)));
         }
         all.extend([Int8Isa(InstructionSet::Portable)]);
@@ -46,6 +51,19 @@ impl Int8Isa {
     /// The best one.
     pub(crate) fn best() -> Int8Isa {
         Int8Isa::all()[0]
+    }
+
+    /// Inputs whose products are added at once.
+    pub(super) fn group(self) -> usize {
+        match self.0 {
+            InstructionSet::Portable => GROUP,
+            #[cfg(target_arch = "x86_64")]
+            InstructionSet::Avx2 | InstructionSet::AvxVnni | InstructionSet::Avx512Vnni => GROUP,
+            #[cfg(target_arch = "aarch64")]
+            InstructionSet::NeonDotprod => GROUP,
+            #[cfg(target_arch = "aarch64")]
+            InstructionSet::NeonI8mm => 2 * GROUP,
+        }
     }
 
     pub(super) fn instruction_set(self) -> InstructionSet {

@@ -27,6 +27,8 @@ mod halves;
 mod isa;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(target_arch = "aarch64")]
+mod neon_i8mm;
 mod portable;
 
 pub(crate) use isa::Int8Isa;
@@ -34,7 +36,7 @@ pub(crate) use isa::Int8Isa;
 use super::{PANEL, PanelOrder, PanelStride, Start, View, ViewMut};
 use isa::InstructionSet;
 
-/// Inputs whose products are added at once.
+/// Inputs whose products are added at once, by all instruction sets but one: [`Int8Isa::group`].
 const GROUP: usize = 4;
 
 /// Panels of outputs: the gates of sixteen units.
@@ -58,13 +60,14 @@ pub(crate) fn padded(depth: usize) -> usize {
 }
 
 /// The place of the weight of an output and an input among those of [`Int8Weights`].
-pub(crate) fn place_of(padded: usize, output: usize, input: usize) -> usize {
-    let group = (output / PANEL * padded + input) / GROUP;
-    (group * PANEL + output % PANEL) * GROUP + input % GROUP
+pub(crate) fn place_of(isa: Int8Isa, padded: usize, output: usize, input: usize) -> usize {
+    let len = isa.group();
+    let group = (output / PANEL * padded + input) / len;
+    (group * PANEL + output % PANEL) * len + input % len
 }
 
-/// Weights in eight bits: panels of sixteen outputs, in each `[padded / 4][16][4]`, zeros where
-/// there is no input.
+/// Weights in eight bits as an instruction set reads them: panels of sixteen outputs, in each
+/// `[padded / group][16][group]`, zeros where there is no input.
 #[derive(Clone, Copy)]
 pub(crate) struct Int8Weights<'a> {
     pub(crate) weights: &'a [i8],
@@ -82,9 +85,9 @@ pub(crate) struct Int8Rows<'a> {
 }
 
 /// Arguments of the kernel `product`: x [rows][2][padded] of a scale each, weights [panels][padded
-/// / 4][16][4] of a scale and an offset each output, c [panels][rows][16] at its stride, and
-/// `start` [16] every `start_stride` numbers for each panel and every `start_row` for each row, or
-/// null to start from c. Panels are a multiple of four; c overlaps none of the others.
+/// / group][16][group] of a scale and an offset each output, c [panels][rows][16] at its stride,
+/// and `start` [16] every `start_stride` numbers for each panel and every `start_row` for each row,
+/// or null to start from c. Panels are a multiple of four; c overlaps none of the others.
 #[derive(Clone, Copy)]
 struct Int8ProductArguments {
     rows: usize,
@@ -112,10 +115,10 @@ struct Quantize<'a> {
     scales: &'a mut [f32],
 }
 
-/// Compiles the kernels for one implementation of `Dots`, with the instructions that it needs.
+/// Compiles the kernels for one implementation of `RowSums`, with the instructions that it needs.
 macro_rules! byte_entry_points {
-    ($dots:ty $(, $features:literal)?) => {
-        megabatch_gpu_core::entry_point!($dots, [$($features)?], dots => product(&super::Int8ProductArguments));
+    ($sums:ty $(, $features:literal)?) => {
+        megabatch_gpu_core::entry_point!($sums, [$($features)?], dots => product(&super::Int8ProductArguments));
 
         /// # Safety
         /// The CPU has the instruction set of the sums; nothing else is asked for.
@@ -144,6 +147,8 @@ macro_rules! dispatch {
                 InstructionSet::Avx512Vnni => avx512_vnni::$kernel($arguments),
                 #[cfg(target_arch = "aarch64")]
                 InstructionSet::NeonDotprod => neon::$kernel($arguments),
+                #[cfg(target_arch = "aarch64")]
+                InstructionSet::NeonI8mm => neon_i8mm::$kernel($arguments),
             }
         }
     };
@@ -163,7 +168,7 @@ pub(crate) fn quantize(isa: Int8Isa, depth: usize, from: View<'_>, bytes: &mut [
 }
 
 /// `start` [rows, panels · 16] + `x` [rows, depth] · `weights`, for the rows that [`quantize`]
-/// made.
+/// made and weights that were packed for the instruction set.
 #[derive(Clone, Copy)]
 pub(crate) struct Int8Product<'a> {
     pub(crate) depth: usize,

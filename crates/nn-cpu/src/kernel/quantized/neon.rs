@@ -7,7 +7,7 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::dots::Dots;
+use super::dots::{Dots, HighLow};
 use crate::kernel::neon::Neon;
 
 #[derive(Clone, Copy)]
@@ -65,4 +65,4 @@ impl Dots for NeonSums {
     }
 }
 
-super::byte_entry_points!(NeonSums, "neon,dotprod");
+super::byte_entry_points!(HighLow<NeonSums>, "neon,dotprod");

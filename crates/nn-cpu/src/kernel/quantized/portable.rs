@@ -2,7 +2,7 @@
 //! whatever vectors there are.
 
 use super::GROUP;
-use super::dots::Dots;
+use super::dots::{Dots, HighLow};
 use crate::kernel::PANEL;
 use crate::kernel::portable::Portable;
 
@@ -47,4 +47,4 @@ impl Dots for PortableSums {
     }
 }
 
-super::byte_entry_points!(PortableSums);
+super::byte_entry_points!(HighLow<PortableSums>);

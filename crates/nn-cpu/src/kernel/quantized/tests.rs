@@ -5,12 +5,13 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A matrix with what multiplies it, in the layouts of the kernels.
+/// A matrix with what multiplies it.
 struct Operands {
     /// rows, depth, panels
     sizes: [usize; 3],
     x: Vec<f32>,
     x_at: PanelStride,
+    /// [outputs, depth]
     weights: Vec<i8>,
     scales: Vec<f32>,
     offsets: Vec<i32>,
@@ -25,7 +26,7 @@ fn instruction_sets_that_this_cpu_lacks_are_reported() {
     #[cfg(target_arch = "x86_64")]
     let all = [InstructionSet::Avx2, InstructionSet::AvxVnni, InstructionSet::Avx512Vnni];
     #[cfg(target_arch = "aarch64")]
-    let all = [InstructionSet::NeonDotprod];
+    let all = [InstructionSet::NeonDotprod, InstructionSet::NeonI8mm];
     for missing in all.into_iter().filter(|set| !present.contains(set)) {
         let reason = format!("products of bytes for {missing:?}");
         megabatch_test_support::skip(megabatch_test_support::Requirement::Instructions, &reason);
@@ -46,13 +47,12 @@ impl Operands {
         let x_at = PanelStride { start: PANEL, stride: (rows + 2) * PANEL };
         let x = numbers("x", (depth.div_ceil(PANEL) * (rows + 2) + 1) * PANEL);
         let x = x.into_iter().map(|x| x * magnitude).collect();
-        let padded = padded(depth);
-        let mut weights = vec![0; panels * PANEL * padded];
+        let mut weights = vec![0; panels * PANEL * depth];
         let mut offsets = vec![0; panels * PANEL];
         for (n, k) in (0..panels * PANEL).flat_map(|n| (0..depth).map(move |k| (n, k))) {
             // Magnitudes of 127 at most.
             let q = weight("weights", n, k).max(-127);
-            weights[place_of(padded, n, k)] = q;
+            weights[n * depth + k] = q;
             offsets[n] -= BIAS * i32::from(q);
         }
         let (scales, start) = (numbers("scales", panels * PANEL), numbers("start", panels * PANEL));
@@ -69,7 +69,11 @@ impl Operands {
         let (mut bytes, mut scales) = (vec![0xff; rows * 2 * padded(depth)], vec![f32::NAN; rows]);
         quantize(isa, depth, View(&self.x, self.x_at), &mut bytes, &mut scales);
         let x = Int8Rows { bytes: &bytes, scales: &scales };
-        let weights = Int8Weights { weights: &self.weights, scales: &self.scales, offsets: &self.offsets };
+        let mut weights = vec![0; panels * PANEL * padded(depth)];
+        for (at, &q) in self.weights.iter().enumerate() {
+            weights[place_of(isa, padded(depth), at / depth, at % depth)] = q;
+        }
+        let weights = Int8Weights { weights: &weights, scales: &self.scales, offsets: &self.offsets };
         product(isa, Int8Product { depth, panels, start, x, weights }, to, PanelOrder::for_step(rows));
         scales
     }

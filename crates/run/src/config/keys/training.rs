@@ -165,9 +165,9 @@ settings! {
     MAX_STEPS: Option<u64> => max_steps = setting("training.max_steps", or("none", &COUNT), "none");
 
     /// Precision of the inputs of matrix products and of the recurrence; the rest, including stored
-    /// weights, is fp32. On a CPU bf16 is faster with AMX, or AMD's AVX512_BF16; elsewhere it, and
-    /// fp16 always, imitate a GPU and save no time. `auto`: fp32, or fp16 with
-    /// `gpu_optimization.use_amp`. `16-mixed` is fp16, `bf16-mixed` bf16.
+    /// weights, is fp32. On a CPU bf16 is faster with AMX, or AMD's AVX512_BF16, and not measured
+    /// with Arm's BF16; elsewhere it, and fp16 always, imitate a GPU and save no time. `auto`:
+    /// fp32, or fp16 with `gpu_optimization.use_amp`. `16-mixed` is fp16, `bf16-mixed` bf16.
     PRECISION: Option<Precision> = auto_or_choice("training.precision").field("precision");
 
     /// A GPU rounds the fp32 inputs of matrix products to TF32 (11 significant bits); the rest
