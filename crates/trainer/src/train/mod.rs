@@ -213,7 +213,7 @@ impl Trainer {
 
     /// Looks in `folder` for the kernels that [`Config::tuning`] found to be the fastest, and keeps
     /// there what is found out. Nothing on the CPU.
-    pub fn keep_tuning_in(&self, folder: &Path) {
+    pub fn keep_tuning_in(&mut self, folder: &Path) {
         self.backend.keep_tuning_in(folder);
     }
 
