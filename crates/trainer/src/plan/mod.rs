@@ -232,7 +232,8 @@ impl GpuFootprint {
     /// a batch may have more windows in common.
     ///
     /// # Errors
-    /// As [`Config::check_on_gpu`] and [`Model::new`], and whatever is wrong with series;
+    /// As [`Config::check_on_gpu`] and [`Model::new`], and whatever is wrong with series, of which
+    /// [`Error::Gather`](crate::Error::Gather) tells of those in a file;
     /// [`Error::NeedsSeries`](crate::Error::NeedsSeries) for carried state of samples that are
     /// stored as windows.
     pub fn new(

@@ -374,7 +374,8 @@ impl Trainer {
         let (target_scales, weights) =
             (self.target_scales.clone(), SampleWeights::new(&self.config, run.samples, run.train)?);
         let loss_inputs = LossInputs { target_scales: target_scales.as_ref(), weights };
-        let largest = if resident.is_some() { self.largest_batch(run)? } else { None };
+        let has_series = resident.is_some() || run.samples.streamed_series().is_some();
+        let largest = if has_series { self.largest_batch(run)? } else { None };
         let source = self.source(run, graphs, &scope, schedule.capacity(), loss_inputs);
         let outcome = with_batches(source, order, |feed| {
             let mut pipeline = BatchPipeline { feed, ahead: None, largest };

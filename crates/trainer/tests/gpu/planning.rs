@@ -135,6 +135,10 @@ fn no_more_is_taken_than_was_planned_of_windows_in_common() {
     let [planned, taken] = planned_and_taken(&gpu, &base, &series());
     let (planned, taken) = (planned[SCOPES.len()] as f64, taken[SCOPES.len()] as f64);
     assert!(taken > 0.9 * planned, "{taken} of {planned}");
+    let [planned, taken] = planned_and_taken(&gpu, &base, &InFile(one_after_another(30, 10)));
+    assert!(is_enough(&planned, &taken), "{taken:?} of {planned:?}");
+    let (planned, taken) = (planned[SCOPES.len()] as f64, taken[SCOPES.len()] as f64);
+    assert!(taken > 0.97 * planned, "{taken} of {planned} of a series in a file");
 }
 
 /// Sixty samples of two timeframes, whose windows end a bar later each time and each fifth time.
