@@ -117,11 +117,11 @@ fn prepare(
         memory_bytes: None,
         processes: ranks.map_or(1, |ranks| ranks.share.processes),
         gpu_processes: ranks.map_or(1, |ranks| ranks.share.gpu_processes(&request.device)),
+        ranks: ranks.map_or(1, |ranks| ranks.peers.world()),
         intent: Intent::Run,
         host,
     })?;
     if let Some(ranks) = ranks {
-        setup.ranks = ranks.peers.world();
         setup.gpu_passed_over = idle_gpus(&request.device);
         if takes_all_threads {
             setup.training.threads = ranks.share.threads;

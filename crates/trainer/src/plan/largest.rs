@@ -8,7 +8,8 @@ use megabatch_nn::batch::{Grain, Runs, SeriesView};
 use megabatch_nn::graph::{Graphs, check_graphs};
 use megabatch_nn::memory::{LargestBatch, LargestGraphs};
 use megabatch_nn::model::SampleShape;
-use megabatch_order::LastBatch;
+use megabatch_nn_cpu::SHARD_SAMPLES;
+use megabatch_order::{LastBatch, Rank};
 
 use super::runs::{MostRuns, Pieces};
 use crate::config::Config;
@@ -16,11 +17,62 @@ use crate::data::carried_rows::each_window_end;
 use crate::data::kept_windows::{can_keep_graphs, can_keep_windows};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
+use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
+use crate::evaluate::shared::own_part;
 
 #[cfg(test)]
 #[path = "../../tests/in_file/mod.rs"]
 mod in_file;
+
+/// Sizes of the batches of a rank, or of a run that is alone, but for dense training and graphs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RankShare {
+    learnt: Vec<usize>,
+    validated: Vec<usize>,
+}
+
+impl RankShare {
+    /// Whole batches.
+    fn whole(config: &Config, train: &SampleRanges, validation: &SampleRanges) -> Self {
+        RankShare {
+            learnt: sizes_of_training(config, train.len()),
+            validated: sizes_of_validation(config, validation.len()),
+        }
+    }
+
+    /// The shares of `ranks`, each once; whole batches of one, and of graphs and dense training.
+    ///
+    /// # Errors
+    /// [`Error::NothingLeft`] for too few samples of several ranks.
+    pub(crate) fn distinct(
+        config: &Config,
+        train: &SampleRanges,
+        validation: &SampleRanges,
+        ranks: usize,
+    ) -> Result<Vec<Self>> {
+        if ranks < 2 || config.model.is_over_graphs() || config.purpose().runs().is_some() {
+            return Ok(vec![RankShare::whole(config, train, validation)]);
+        }
+        let schedule = Schedule::new(config, train.len())?;
+        // The last step of an epoch is another one than those before it.
+        let steps = [0, schedule.steps_per_epoch - 1].map(|step| schedule.step(step));
+        let mut shares: Vec<RankShare> = Vec::new();
+        for rank in 0..ranks {
+            let rank = Rank::new(rank, ranks)?;
+            let own = schedule.for_rank(rank);
+            let batches = steps.iter().flat_map(|step| own.own_batches_of(step));
+            let share = RankShare {
+                learnt: distinct_sizes(batches.map(|batch| batch.len()).collect()),
+                validated: sizes_of_validation(config, own_part(validation, SHARD_SAMPLES, rank).len()),
+            };
+            if !shares.contains(&share) {
+                shares.push(share);
+            }
+        }
+        Ok(shares)
+    }
+}
 
 /// Bound of the batches of a run that trains on `train` and validates on `validation`. The ends of
 /// their windows are read from a series in a file.
@@ -34,8 +86,22 @@ pub(crate) fn largest_batch(
     train: &SampleRanges,
     validation: &SampleRanges,
 ) -> Result<LargestBatch> {
+    largest_share(config, samples, train, validation, RankShare::whole(config, train, validation))
+}
+
+/// Bound of the batches of a rank that takes `share` of them.
+///
+/// # Errors
+/// As [`largest_batch`].
+pub(super) fn largest_share(
+    config: &Config,
+    samples: &dyn Samples,
+    train: &SampleRanges,
+    validation: &SampleRanges,
+    share: RankShare,
+) -> Result<LargestBatch> {
     let is_weighted = config.is_weighted(samples);
-    Ok(LargestBatch { is_weighted, ..largest_windows(config, samples, train, validation)? })
+    Ok(LargestBatch { is_weighted, ..largest_windows(config, samples, train, validation, share)? })
 }
 
 /// The same but for the weights of samples.
@@ -44,6 +110,7 @@ fn largest_windows(
     samples: &dyn Samples,
     train: &SampleRanges,
     validation: &SampleRanges,
+    share: RankShare,
 ) -> Result<LargestBatch> {
     let (shape, steps) = (samples.shape(), steps_of(samples));
     if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
@@ -51,15 +118,17 @@ fn largest_windows(
     }
     let sizes_learnt = match config.purpose().runs() {
         Some(runs) => sizes_in_runs(config, runs, train.len()),
-        None => sizes_of_training(config, train.len()),
+        None => share.learnt,
     };
-    let sizes = distinct_sizes([sizes_learnt.clone(), sizes_of_validation(config, validation.len())].concat());
+    let most_learnt = sizes_learnt.iter().copied().max().unwrap_or(0);
+    let sizes = distinct_sizes([sizes_learnt.clone(), share.validated].concat());
     let largest = sizes.iter().copied().max().unwrap_or(0);
     let rest = LargestBatch { shares_bars: shares_bars(samples), ..LargestBatch::default() };
     let pieces = Pieces::new(config, train.len());
     // Most of the run's batches in a timeframe, from the most of so many consecutive samples.
     let most_covered = |steps: usize, rows: usize, most: &dyn Fn(&SampleRanges, usize) -> Result<Covered>| {
-        let in_training = most(train, pieces.len)?.times(pieces.count);
+        // A rank's share is a part of a batch: of as many pieces at most, which may be shorter.
+        let in_training = most(train, pieces.len.min(most_learnt))?.times(pieces.count);
         let in_validation = most(validation, config.batch_size)?;
         Ok::<_, Error>(Covered {
             windows: in_training.windows.max(in_validation.windows).min(largest).min(rows),
@@ -349,6 +418,21 @@ mod tests {
                 prop_assert!(found.bars <= planned.bars, "{:?} of {:?}", found, planned);
             }
         }
+    }
+
+    #[test]
+    fn shares_have_the_batches_of_ranks() {
+        // Steps of 80 samples, the last one of 20: blocks of 32 and 8, twice, and of 20.
+        let config = Config { batch_size: 40, accumulation_steps: 2, ..Config::default() };
+        let (train, validation) = (SampleRanges::from(0..100), SampleRanges::from(100..150));
+        let shares = |ranks| RankShare::distinct(&config, &train, &validation, ranks).unwrap();
+        let share = |learnt: &[usize], validated: &[usize]| RankShare {
+            learnt: learnt.to_vec(),
+            validated: validated.to_vec(),
+        };
+        assert_eq!(shares(1), [share(&[20, 40], &[10, 40])]);
+        assert_eq!(shares(2), [share(&[20, 40], &[32]), share(&[40], &[18])]);
+        assert_eq!(shares(4), [share(&[20, 32], &[32]), share(&[8], &[18]), share(&[32], &[]), share(&[8], &[])]);
     }
 
     #[test]
