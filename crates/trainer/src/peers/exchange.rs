@@ -157,7 +157,7 @@ mod tests {
             let own = "é".repeat(peers.rank());
             gather_texts(&mut peers, &own)
         });
-        assert_eq!(found, vec![["".to_owned(), "é".to_owned(), "éé".to_owned()]; 3]);
+        assert_eq!(found, vec![[String::new(), "é".to_owned(), "éé".to_owned()]; 3]);
     }
 
     #[test]

@@ -160,8 +160,8 @@ impl Trainer {
         }
     }
 
-    /// `own`, whose error all ranks have at their next agreement. On GPUs every exchange of
-    /// a run begins with one.
+    /// `own`, whose error all ranks have at their next agreement. On GPUs every exchange of a run
+    /// begins with one.
     pub(in crate::train) fn tell_failure<T>(&mut self, own: Result<T>) -> Result<T> {
         if own.is_ok() { own } else { self.agree_on(own) }
     }
