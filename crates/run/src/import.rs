@@ -49,6 +49,7 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport>
         memory_bytes: None,
         processes: 1,
         gpu_processes: 1,
+        ranks: 1,
         intent: Intent::Plan,
         host,
     })?;

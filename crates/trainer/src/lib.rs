@@ -39,7 +39,7 @@ pub use evaluate::predictor::Predictor;
 pub use evaluate::selection::{EvaluationProgress, Selection};
 pub use evaluate::{StandardErrors, cross_sectional_deviation, uninformed_loss};
 pub use megabatch_order::LastBatch;
-pub use peers::exchange::{Difference, first_difference, first_failure};
+pub use peers::exchange::{Difference, first_difference, first_failure, gather_texts};
 pub use peers::relay::{Relay, bytes_in_a_row_a_step, bytes_sent_a_step};
 pub use peers::{PeerLost, Peers};
 pub use plan::{CarriedStates, Footprint, GpuFootprint, reduction_blocks};

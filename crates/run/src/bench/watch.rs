@@ -88,6 +88,7 @@ pub fn watch(options: &WatchOptions, host: &Host<'_>) -> Result<CommandReport> {
         memory_bytes: None,
         processes: 1,
         gpu_processes: 1,
+        ranks: 1,
         intent: Intent::Run,
         host: &Host { environment: Vec::new(), cache_folder: None, ..*host },
     })?;

@@ -6,11 +6,12 @@ mod launcher;
 #[allow(dead_code, reason = "made for all tests with several ranks, and not all of it is needed here")]
 mod thread_peers;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use megabatch_gpu_core::cuda::Gpu;
 use megabatch_mpi_lazy::{Error as MpiError, Job, Recovery, library_names};
-use megabatch_trainer::{IdleRanks, PeerLost, Peers, first_difference, first_failure};
+use megabatch_trainer::{IdleRanks, PeerLost, Peers, first_difference, first_failure, gather_texts};
 
 use crate::adapters::peers::MpiPeers;
 use crate::config::choices::Backend;
@@ -156,6 +157,33 @@ impl Ranks {
         });
         self.settle(same)
     }
+
+    /// Warning of GPUs of several models; `own` is this rank's model, `None` on the CPU.
+    pub(crate) fn compare_gpus(&mut self, own: Option<String>) -> Result<Option<String>> {
+        let models = gather_texts(&mut *self.peers, &own.unwrap_or_default()).map_err(|error| lost(&error))?;
+        Ok(warning_of_models(&models))
+    }
+}
+
+/// Warning of GPUs of several models; `models` has that of each rank, empty on the CPU. The trainer
+/// refuses GPUs beside CPUs.
+fn warning_of_models(models: &[String]) -> Option<String> {
+    let mut ranks_by_model: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for (rank, model) in models.iter().enumerate().filter(|(_, model)| !model.is_empty()) {
+        ranks_by_model.entry(model).or_default().push(rank.to_string());
+    }
+    if ranks_by_model.len() < 2 {
+        return None;
+    }
+    let models: Vec<String> = ranks_by_model
+        .into_iter()
+        .map(|(model, ranks)| format!("rank{} {}: {model}", if ranks.len() == 1 { "" } else { "s" }, ranks.join(", ")))
+        .collect();
+    Some(format!(
+        "warning: the GPUs of the ranks are of several models ({}); weights are the same, bit for bit, only if each rank has the same \
+         model again",
+        models.join("; ")
+    ))
 }
 
 /// Ends the exchange of `peers`, once all of them are done or have failed. A process that does not
@@ -279,6 +307,25 @@ mod tests {
             assert_eq!(settled == "no file", rank == 2, "{settled}");
             assert!(settled.ends_with("no file"), "{settled}");
         }
+    }
+
+    #[test]
+    fn gpus_of_several_models_are_told_of_on_all_ranks() {
+        let told = |models: &[Option<&str>]| {
+            let told = ThreadPeers::run(models.len(), &Faults::default(), |peers| {
+                let own = models[peers.rank()].map(str::to_owned);
+                let share = MachineShare { processes: 1, local_rank: 0, threads: 1 };
+                let mut ranks = Ranks { peers: Box::new(peers), idle: IdleRanks::Refuse, share };
+                Ok::<_, ()>(ranks.compare_gpus(own).unwrap())
+            });
+            assert!(told.iter().all(|warning| *warning == told[0]), "{told:?}");
+            told.into_iter().next().unwrap()
+        };
+        for models in [&[None, None][..], &[Some("H100"); 3], &[Some("H100"), None]] {
+            assert_eq!(told(models), None, "{models:?}");
+        }
+        let mixed = told(&[Some("H100"), Some("A100"), Some("H100")]).unwrap();
+        assert!(mixed.contains("(rank 1: A100; ranks 0, 2: H100)"), "{mixed}");
     }
 
     #[test]

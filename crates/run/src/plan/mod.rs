@@ -71,7 +71,7 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
     if request.ranks > 1 {
         require_one_fold(&config)?;
     }
-    let mut setup = TrainingSetup::open(Request {
+    let setup = TrainingSetup::open(Request {
         config,
         data: request.data.as_deref(),
         device: &request.device,
@@ -79,10 +79,10 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
         memory_bytes: request.memory_bytes,
         processes: 1,
         gpu_processes: 1,
+        ranks: request.ranks,
         intent: Intent::Plan,
         host,
     })?;
-    setup.ranks = request.ranks;
     if setup.ranks > 1 {
         setup.training.check_distributed()?;
     }

@@ -104,6 +104,8 @@ pub(crate) struct Request<'a> {
     pub(crate) processes: usize,
     /// Processes among them that share the memory of the GPU, if it is one.
     pub(crate) gpu_processes: usize,
+    /// Processes that train together; 0 and 1 both mean one.
+    pub(crate) ranks: usize,
     pub(crate) intent: Intent,
     /// Its cache folder keeps the choice of GPU kernels, and which series were verified.
     pub(crate) host: &'a Host<'a>,
@@ -255,10 +257,10 @@ impl TrainingSetup {
         Ok(Rank::new(1, self.ranks)?.slice(0..blocks).len())
     }
 
-    /// Bytes that `training` takes on a GPU.
+    /// Bytes that `training` takes on a GPU; of several processes, that of the one that takes most.
     pub(crate) fn gpu_footprint(&self, training: &trainer::Config) -> trainer::Result<GpuFootprint> {
         let Split { train, validation, .. } = &self.split;
-        GpuFootprint::new(training, self.data.samples(), train, validation)
+        GpuFootprint::new(training, self.data.samples(), train, validation, self.ranks)
     }
 
     /// Passage of the data through memory in batches of `batch_size`, beside a model that takes
@@ -395,7 +397,7 @@ impl TrainingSetup {
             streamable,
             carried,
             cache_folder: request.host.cache_folder.clone(),
-            ranks: 1,
+            ranks: request.ranks,
         };
         setup.fit_to_gpu(is_auto)?;
         setup.keep_on_gpu()?;

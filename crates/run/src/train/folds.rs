@@ -122,6 +122,7 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &H
         memory_bytes: None,
         processes: 1,
         gpu_processes: 1,
+        ranks: 1,
         intent: Intent::Plan,
         host,
     };

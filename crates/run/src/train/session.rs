@@ -70,6 +70,8 @@ pub(super) fn train(
     let (session, mut trainer) = match &mut ranks {
         Some(ranks) => ranks.settle(prepared).and_then(|(session, trainer)| {
             ranks.require_same(&session.facts())?;
+            let warning = ranks.compare_gpus(session.gpu_model())?;
+            warning.iter().filter(|_| ranks.peers.rank() == 0).for_each(|warning| host.observer.note(warning));
             Ok((session, trainer))
         }),
         None => prepared,
@@ -115,11 +117,11 @@ fn prepare(
         memory_bytes: None,
         processes: ranks.map_or(1, |ranks| ranks.share.processes),
         gpu_processes: ranks.map_or(1, |ranks| ranks.share.gpu_processes(&request.device)),
+        ranks: ranks.map_or(1, |ranks| ranks.peers.world()),
         intent: Intent::Run,
         host,
     })?;
     if let Some(ranks) = ranks {
-        setup.ranks = ranks.peers.world();
         setup.gpu_passed_over = idle_gpus(&request.device);
         if takes_all_threads {
             setup.training.threads = ranks.share.threads;
@@ -241,6 +243,13 @@ impl Session {
             ("data", self.plan.data.fingerprint.clone()),
             ("folder", self.folder.root().display().to_string()),
         ]
+    }
+
+    /// Model of the GPU that computes; `None` on the CPU.
+    fn gpu_model(&self) -> Option<String> {
+        let properties = self.setup.computes_on().gpu()?.properties();
+        let (major, minor) = properties.compute_capability;
+        Some(format!("{}, compute capability {major}.{minor}", properties.name))
     }
 
     /// `own` if no process of the run has failed, else an error.

@@ -78,18 +78,10 @@ impl<'a> SlicedSeries<'a> {
             }
             BarStorage::File(series) => {
                 let (span, timeframe) = (self.span(k), &self.shape.timeframes[k]);
-                let mut ends = vec![0; ENDS_AT_ONCE.min(indices.len())];
-                for part in indices.chunks(ENDS_AT_ONCE) {
-                    let part: Vec<usize> = part.iter().collect();
-                    let (ends, count) = (&mut ends[..part.len()], part.len());
-                    let (first, last) = (part.iter().copied().min(), part.iter().copied().max());
-                    let (first, last) = first.zip(last).expect("chunks are not empty");
-                    let failed = |source| Error::Gather { first, last, count, source };
-                    series.read_window_ends(k, &part, ends).map_err(failed)?;
-                    for (&sample, &end) in part.iter().zip(&*ends) {
-                        each(span.window_start(timeframe, WindowEnd { sample, end })?);
-                    }
-                }
+                each_window_end(*series, k, indices, |window| {
+                    each(span.window_start(timeframe, window)?);
+                    Ok(())
+                })?;
             }
         }
         Ok(())
@@ -122,6 +114,31 @@ impl<'a> SlicedSeries<'a> {
         };
         (0..self.shape.timeframes.len()).map(timeframe_rows).collect()
     }
+}
+
+/// Calls `each` with the end of the window of each of `indices` in timeframe `k` of `series`.
+///
+/// # Errors
+/// [`Error::Gather`], and the first of `each`.
+pub(crate) fn each_window_end(
+    series: &dyn StreamedSeries,
+    k: usize,
+    indices: &SampleRanges,
+    mut each: impl FnMut(WindowEnd) -> Result<()>,
+) -> Result<()> {
+    let mut ends = vec![0; ENDS_AT_ONCE.min(indices.len())];
+    for part in indices.chunks(ENDS_AT_ONCE) {
+        let part: Vec<usize> = part.iter().collect();
+        let (ends, count) = (&mut ends[..part.len()], part.len());
+        let (first, last) = (part.iter().copied().min(), part.iter().copied().max());
+        let (first, last) = first.zip(last).expect("chunks are not empty");
+        let failed = |source| Error::Gather { first, last, count, source };
+        series.read_window_ends(k, &part, ends).map_err(failed)?;
+        for (&sample, &end) in part.iter().zip(&*ends) {
+            each(WindowEnd { sample, end })?;
+        }
+    }
+    Ok(())
 }
 
 impl SegmentBars for SlicedSeries<'_> {

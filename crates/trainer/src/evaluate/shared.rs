@@ -42,7 +42,7 @@ fn block_len(model: &Model) -> usize {
 }
 
 /// The part of `rank`: whole blocks of `block_len`, of which the last may be shorter.
-fn own_part(indices: &SampleRanges, block_len: usize, rank: Rank) -> SampleRanges {
+pub(crate) fn own_part(indices: &SampleRanges, block_len: usize, rank: Rank) -> SampleRanges {
     let blocks = rank.slice(0..indices.len().div_ceil(block_len));
     indices.slice((blocks.start * block_len).min(indices.len())..(blocks.end * block_len).min(indices.len()))
 }

@@ -73,6 +73,23 @@ pub(crate) fn broadcast_bytes(peers: &mut dyn Peers, root: usize, bytes: Option<
     Ok(bytes)
 }
 
+/// The texts of all ranks, of which `own` is this rank's.
+///
+/// # Errors
+/// [`PeerLost`] where a rank does not answer.
+pub fn gather_texts(peers: &mut dyn Peers, own: &str) -> Result<Vec<String>, PeerLost> {
+    let (texts, _) = exchange(peers, 0, |peers| {
+        let mut texts = Vec::with_capacity(peers.world());
+        for rank in 0..peers.world() {
+            let own = (rank == peers.rank()).then(|| own.as_bytes().to_vec());
+            let text = broadcast_bytes(peers, rank, own)?;
+            texts.push(String::from_utf8_lossy(&text).into_owned());
+        }
+        Ok(texts)
+    })?;
+    Ok(texts)
+}
+
 /// A fact that differs between a rank and rank 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
@@ -132,6 +149,15 @@ mod tests {
             });
             assert_eq!(found, vec![expected; 4]);
         }
+    }
+
+    #[test]
+    fn each_rank_has_the_texts_of_all() {
+        let found = ThreadPeers::run(3, &Faults::default(), |mut peers| {
+            let own = "é".repeat(peers.rank());
+            gather_texts(&mut peers, &own)
+        });
+        assert_eq!(found, vec![[String::new(), "é".to_owned(), "éé".to_owned()]; 3]);
     }
 
     #[test]

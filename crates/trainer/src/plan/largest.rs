@@ -2,31 +2,106 @@
 
 //! Upper bounds of a run's batches.
 
-use megabatch_nn::batch::{Grain, Runs, Series, SeriesView};
+use std::collections::VecDeque;
+
+use megabatch_nn::batch::{Grain, Runs, SeriesView};
 use megabatch_nn::graph::{Graphs, check_graphs};
 use megabatch_nn::memory::{LargestBatch, LargestGraphs};
 use megabatch_nn::model::SampleShape;
-use megabatch_order::LastBatch;
+use megabatch_nn_cpu::SHARD_SAMPLES;
+use megabatch_order::{LastBatch, Rank};
 
 use super::runs::{MostRuns, Pieces};
 use crate::config::Config;
+use crate::data::carried_rows::each_window_end;
 use crate::data::kept_windows::{can_keep_graphs, can_keep_windows};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
-use crate::error::Result;
+use crate::data::schedule::Schedule;
+use crate::error::{Error, Result};
+use crate::evaluate::shared::own_part;
 
-/// Bound of the batches of a run that trains on `train` and validates on `validation`.
+#[cfg(test)]
+#[path = "../../tests/in_file/mod.rs"]
+mod in_file;
+
+/// Sizes of the batches of a rank, or of a run that is alone, but for dense training and graphs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RankShare {
+    learnt: Vec<usize>,
+    validated: Vec<usize>,
+}
+
+impl RankShare {
+    /// Whole batches.
+    fn whole(config: &Config, train: &SampleRanges, validation: &SampleRanges) -> Self {
+        RankShare {
+            learnt: sizes_of_training(config, train.len()),
+            validated: sizes_of_validation(config, validation.len()),
+        }
+    }
+
+    /// The shares of `ranks`, each once; whole batches of one, and of graphs and dense training.
+    ///
+    /// # Errors
+    /// [`Error::NothingLeft`] for too few samples of several ranks.
+    pub(crate) fn distinct(
+        config: &Config,
+        train: &SampleRanges,
+        validation: &SampleRanges,
+        ranks: usize,
+    ) -> Result<Vec<Self>> {
+        if ranks < 2 || config.model.is_over_graphs() || config.purpose().runs().is_some() {
+            return Ok(vec![RankShare::whole(config, train, validation)]);
+        }
+        let schedule = Schedule::new(config, train.len())?;
+        // The last step of an epoch is another one than those before it.
+        let steps = [0, schedule.steps_per_epoch - 1].map(|step| schedule.step(step));
+        let mut shares: Vec<RankShare> = Vec::new();
+        for rank in 0..ranks {
+            let rank = Rank::new(rank, ranks)?;
+            let own = schedule.for_rank(rank);
+            let batches = steps.iter().flat_map(|step| own.own_batches_of(step));
+            let share = RankShare {
+                learnt: distinct_sizes(batches.map(|batch| batch.len()).collect()),
+                validated: sizes_of_validation(config, own_part(validation, SHARD_SAMPLES, rank).len()),
+            };
+            if !shares.contains(&share) {
+                shares.push(share);
+            }
+        }
+        Ok(shares)
+    }
+}
+
+/// Bound of the batches of a run that trains on `train` and validates on `validation`. The ends of
+/// their windows are read from a series in a file.
 ///
 /// # Errors
-/// Whatever is wrong with series.
+/// Whatever is wrong with series; [`Error::Gather`](crate::Error::Gather) for a file that cannot be
+/// read.
 pub(crate) fn largest_batch(
     config: &Config,
     samples: &dyn Samples,
     train: &SampleRanges,
     validation: &SampleRanges,
 ) -> Result<LargestBatch> {
+    largest_share(config, samples, train, validation, RankShare::whole(config, train, validation))
+}
+
+/// Bound of the batches of a rank that takes `share` of them.
+///
+/// # Errors
+/// As [`largest_batch`].
+pub(super) fn largest_share(
+    config: &Config,
+    samples: &dyn Samples,
+    train: &SampleRanges,
+    validation: &SampleRanges,
+    share: RankShare,
+) -> Result<LargestBatch> {
     let is_weighted = config.is_weighted(samples);
-    Ok(LargestBatch { is_weighted, ..largest_windows(config, samples, train, validation)? })
+    Ok(LargestBatch { is_weighted, ..largest_windows(config, samples, train, validation, share)? })
 }
 
 /// The same but for the weights of samples.
@@ -35,6 +110,7 @@ fn largest_windows(
     samples: &dyn Samples,
     train: &SampleRanges,
     validation: &SampleRanges,
+    share: RankShare,
 ) -> Result<LargestBatch> {
     let (shape, steps) = (samples.shape(), steps_of(samples));
     if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
@@ -42,29 +118,56 @@ fn largest_windows(
     }
     let sizes_learnt = match config.purpose().runs() {
         Some(runs) => sizes_in_runs(config, runs, train.len()),
-        None => sizes_of_training(config, train.len()),
+        None => share.learnt,
     };
-    let sizes = distinct_sizes([sizes_learnt.clone(), sizes_of_validation(config, validation.len())].concat());
+    let most_learnt = sizes_learnt.iter().copied().max().unwrap_or(0);
+    let sizes = distinct_sizes([sizes_learnt.clone(), share.validated].concat());
     let largest = sizes.iter().copied().max().unwrap_or(0);
     let rest = LargestBatch { shares_bars: shares_bars(samples), ..LargestBatch::default() };
+    let pieces = Pieces::new(config, train.len());
+    // Most of the run's batches in a timeframe, from the most of so many consecutive samples.
+    let most_covered = |steps: usize, rows: usize, most: &dyn Fn(&SampleRanges, usize) -> Result<Covered>| {
+        // A rank's share is a part of a batch: of as many pieces at most, which may be shorter.
+        let in_training = most(train, pieces.len.min(most_learnt))?.times(pieces.count);
+        let in_validation = most(validation, config.batch_size)?;
+        Ok::<_, Error>(Covered {
+            windows: in_training.windows.max(in_validation.windows).min(largest).min(rows),
+            bars: in_training.bars.max(in_validation.bars).min(largest * steps).min(rows),
+        })
+    };
     let Some(view) = resident_series(samples) else {
-        let windows = vec![largest; shape.timeframes.len()];
-        let bars = shape.timeframes.iter().map(|timeframe| largest * timeframe.steps).collect();
+        // Dense training on a GPU is that of series in memory.
+        let in_file = samples.streamed_series().filter(|_| config.purpose().runs().is_none());
+        let covered_in = |(k, &steps): (usize, &usize)| {
+            let Some(series) = in_file else { return Ok(Covered { windows: largest, bars: largest * steps }) };
+            let most = |list: &SampleRanges, len: usize| -> Result<Covered> {
+                let mut most = MostCovered::new(steps, len);
+                each_window_end(series, k, list, |window| {
+                    most.push(window.end);
+                    Ok(())
+                })?;
+                Ok(most.most)
+            };
+            most_covered(steps, series.bars(k), &most)
+        };
+        let covered = steps.iter().enumerate().map(covered_in).collect::<Result<Vec<Covered>>>()?;
+        let (windows, bars) = covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
         let kept_windows = kept_windows(config, samples);
         return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, kept_windows, ..rest });
     };
     view.check(shape)?;
-    let pieces = Pieces::new(config, train.len());
     if let Some(runs) = config.purpose().runs() {
         return Ok(largest_batch_of_runs(runs, shape, &view, train, pieces, sizes_learnt));
     }
     let (mut windows, mut bars, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for (series, timeframe) in view.timeframes.iter().zip(&shape.timeframes) {
         let rows = series.values.len() / timeframe.features.max(1);
-        let in_training = Covered::most(series, train, timeframe.steps, pieces.len).times(pieces.count);
-        let in_validation = Covered::most(series, validation, timeframe.steps, config.batch_size);
-        windows.push(in_training.windows.max(in_validation.windows).min(largest).min(rows));
-        bars.push(in_training.bars.max(in_validation.bars).min(largest * timeframe.steps).min(rows));
+        let most = |list: &SampleRanges, len: usize| -> Result<Covered> {
+            Ok(Covered::most(list.iter().map(|sample| series.ends[sample]), timeframe.steps, len))
+        };
+        let covered = most_covered(timeframe.steps, rows, &most)?;
+        windows.push(covered.windows);
+        bars.push(covered.bars);
         all.push(rows);
     }
     let series = config.keeps_series_on_gpu().then_some(all);
@@ -184,35 +287,19 @@ struct Covered {
 }
 
 impl Covered {
-    /// The most of any `len` consecutive samples of `list`, with windows of `steps` bars.
-    fn most(series: &Series<'_>, list: &SampleRanges, steps: usize, len: usize) -> Self {
-        // What each sample adds to those before it; a list that goes back covers what it covers
-        // once more.
-        let alone = Covered { windows: 1, bars: steps };
-        let adds = |(before, sample)| match series.ends[sample] - series.ends[before] {
-            0 => Covered::default(),
-            gap if gap > 0 => Covered { windows: 1, bars: steps.min(gap as usize) },
-            _ => alone,
-        };
-        let added = || list.iter().zip(list.iter().skip(1)).map(adds);
-        if list.is_empty() {
-            return Covered::default();
-        }
-        let (mut now, mut most) = (alone, alone);
-        let mut leaving = added();
-        for (k, next) in added().enumerate() {
-            now = now.plus(next);
-            if k + 2 > len {
-                let leaves = leaving.next().expect("it was added before");
-                now = Covered { windows: now.windows - leaves.windows, bars: now.bars - leaves.bars };
-            }
-            most = Covered { windows: most.windows.max(now.windows), bars: most.bars.max(now.bars) };
-        }
-        most
+    /// The most of any `len` consecutive windows of `steps` bars, which end at `ends`.
+    fn most(ends: impl Iterator<Item = i64>, steps: usize, len: usize) -> Self {
+        let mut most = MostCovered::new(steps, len);
+        ends.for_each(|end| most.push(end));
+        most.most
     }
 
     fn plus(self, other: Self) -> Self {
         Covered { windows: self.windows + other.windows, bars: self.bars + other.bars }
+    }
+
+    fn minus(self, other: Self) -> Self {
+        Covered { windows: self.windows - other.windows, bars: self.bars - other.bars }
     }
 
     fn times(self, count: usize) -> Self {
@@ -220,23 +307,151 @@ impl Covered {
     }
 }
 
+/// The most of any `len` consecutive windows, window by window.
+#[derive(Clone, Debug)]
+struct MostCovered {
+    steps: usize,
+    len: usize,
+    last_end: Option<i64>,
+    /// Additions of the last windows to those before them.
+    added: VecDeque<Covered>,
+    now: Covered,
+    most: Covered,
+}
+
+impl MostCovered {
+    fn new(steps: usize, len: usize) -> Self {
+        let (now, most) = (Covered::default(), Covered::default());
+        MostCovered { steps, len, last_end: None, added: VecDeque::new(), now, most }
+    }
+
+    /// Takes the next window, which ends at bar `end`.
+    fn push(&mut self, end: i64) {
+        let alone = Covered { windows: 1, bars: self.steps };
+        let Some(before) = self.last_end.replace(end) else {
+            (self.now, self.most) = (alone, alone);
+            return;
+        };
+        // A list that goes back covers what it covers once more.
+        let adds = match end - before {
+            0 => Covered::default(),
+            gap if gap > 0 => Covered { windows: 1, bars: self.steps.min(gap as usize) },
+            _ => alone,
+        };
+        self.now = self.now.plus(adds);
+        self.added.push_back(adds);
+        if self.added.len() >= self.len {
+            let leaves = self.added.pop_front().expect("one was added");
+            self.now = self.now.minus(leaves);
+        }
+        let Covered { windows, bars } = self.now;
+        self.most = Covered { windows: self.most.windows.max(windows), bars: self.most.bars.max(bars) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::collections::BTreeSet;
 
-    fn series(ends: &[i64]) -> Series<'_> {
-        Series { values: &[], ends, segment_starts: &[] }
+    use megabatch_nn::model::Timeframe;
+    use proptest::prelude::*;
+
+    use super::in_file::InFile;
+    use super::*;
+    use crate::data::schedule::Schedule;
+    use crate::data::series_in_memory::SeriesInMemory;
+
+    /// Samples whose windows, of `steps` bars, end so many bars after those of the sample before.
+    fn samples(moved: &[i64], steps: usize) -> SeriesInMemory {
+        let timeframe = Timeframe { name: "M1".to_owned(), steps, features: 1 };
+        let shape = SampleShape { timeframes: vec![timeframe], outputs: 1 };
+        let ends = moved.iter().scan(steps as i64 - 1, |end, step| {
+            *end += step;
+            Some(*end)
+        });
+        let ends: Vec<i64> = ends.collect();
+        let bars = ends.last().map_or(0, |&last| last as usize + 1);
+        SeriesInMemory::new(shape, vec![(vec![0.0; bars], ends)], vec![0.0; moved.len()]).unwrap()
+    }
+
+    /// Bound of batches that bring their bars, of a series in memory and in a file alike.
+    fn planned(config: &Config, samples: &SeriesInMemory, train: &SampleRanges, validation: &SampleRanges) -> Covered {
+        let config = Config { keep_series: false, ..config.clone() };
+        let bound = |samples: &dyn Samples| largest_batch(&config, samples, train, validation).unwrap();
+        let planned = bound(&InFile(samples.clone()));
+        assert_eq!(planned, bound(samples));
+        Covered { windows: planned.windows[0], bars: planned.bars[0] }
+    }
+
+    /// Most of `batches`, bar by bar.
+    fn found(samples: &SeriesInMemory, batches: impl Iterator<Item = Vec<usize>>) -> Covered {
+        let (view, steps) = (samples.series().unwrap(), samples.shape().timeframes[0].steps as i64);
+        batches.fold(Covered::default(), |most, batch| {
+            let ends: BTreeSet<i64> = batch.iter().map(|&sample| view.timeframes[0].ends[sample]).collect();
+            let bars: BTreeSet<i64> = ends.iter().flat_map(|&end| end + 1 - steps..=end).collect();
+            Covered { windows: most.windows.max(ends.len()), bars: most.bars.max(bars.len()) }
+        })
+    }
+
+    fn found_in_training(config: &Config, samples: &SeriesInMemory, train: &SampleRanges) -> Covered {
+        let schedule = Schedule::new(config, train.len()).unwrap();
+        found(samples, schedule.batches(0..2 * schedule.steps_per_epoch, train))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn no_batch_of_a_series_covers_more(
+            moved in prop::collection::vec(prop_oneof![4 => 0i64..3, 1 => 3i64..12], 2..90),
+            (steps, seed) in (1usize..9, any::<u64>()),
+            (batch_size, accumulation_steps, validated) in (1usize..40, 1usize..3, 0usize..20),
+            run_length in prop_oneof![Just(None), (1usize..50).prop_map(Some)],
+        ) {
+            let (samples, trained) = (samples(&moved, steps), moved.len() - validated.min(moved.len() - 1));
+            let (train, validation) = (SampleRanges::from(0..trained), SampleRanges::from(trained..moved.len()));
+            let config = Config { batch_size, accumulation_steps, run_length, seed, ..Config::default() };
+            let planned = planned(&config, &samples, &train, &validation);
+            let validated = found(&samples, validation.chunks(batch_size).map(|part| part.iter().collect()));
+            for found in [found_in_training(&config, &samples, &train), validated] {
+                prop_assert!(found.windows <= planned.windows, "{:?} of {:?}", found, planned);
+                prop_assert!(found.bars <= planned.bars, "{:?} of {:?}", found, planned);
+            }
+        }
+    }
+
+    #[test]
+    fn shares_have_the_batches_of_ranks() {
+        // Steps of 80 samples, the last one of 20: blocks of 32 and 8, twice, and of 20.
+        let config = Config { batch_size: 40, accumulation_steps: 2, ..Config::default() };
+        let (train, validation) = (SampleRanges::from(0..100), SampleRanges::from(100..150));
+        let shares = |ranks| RankShare::distinct(&config, &train, &validation, ranks).unwrap();
+        let share = |learnt: &[usize], validated: &[usize]| RankShare {
+            learnt: learnt.to_vec(),
+            validated: validated.to_vec(),
+        };
+        assert_eq!(shares(1), [share(&[20, 40], &[10, 40])]);
+        assert_eq!(shares(2), [share(&[20, 40], &[32]), share(&[40], &[18])]);
+        assert_eq!(shares(4), [share(&[20, 32], &[32]), share(&[8], &[18]), share(&[32], &[]), share(&[8], &[])]);
+    }
+
+    #[test]
+    fn batches_in_the_order_of_time_cover_what_is_planned() {
+        let (samples, train) = (samples(&[1; 80], 5), SampleRanges::from(0..80));
+        let config = Config { batch_size: 16, run_length: Some(1000), ..Config::default() };
+        let planned = planned(&config, &samples, &train, SampleRanges::NONE);
+        assert_eq!(planned, Covered { windows: 16, bars: 20 });
+        assert_eq!(found_in_training(&config, &samples, &train), planned);
     }
 
     #[test]
     fn what_windows_have_in_common_is_counted_once() {
         let ends = [9, 9, 10, 14, 14, 30, 9];
-        let list = SampleRanges::from(0..7);
         for (len, windows, bars) in [(1, 1, 4), (2, 2, 8), (3, 3, 12), (4, 3, 12), (5, 4, 16), (7, 5, 17), (9, 5, 17)] {
-            let found = Covered::most(&series(&ends), &list, 4, len);
+            let found = Covered::most(ends.into_iter(), 4, len);
             assert_eq!(found, Covered { windows, bars }, "{len} at once");
         }
-        assert_eq!(Covered::most(&series(&ends), SampleRanges::NONE, 4, 3), Covered::default());
+        assert_eq!(Covered::most([].into_iter(), 4, 3), Covered::default());
     }
 
     #[test]

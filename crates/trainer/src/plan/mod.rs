@@ -15,7 +15,7 @@ use megabatch_nn::model::{Model, Pooling, SampleShape};
 use megabatch_nn_cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
 use serde::Serialize;
 
-use largest::largest_batch;
+use largest::{RankShare, largest_share};
 
 use crate::config::Config;
 use crate::config::countable::check_countable;
@@ -231,8 +231,14 @@ impl GpuFootprint {
     /// `validation`. Windows that every batch has in common are counted once. It is an upper bound:
     /// a batch may have more windows in common.
     ///
+    /// Of several `ranks` it is the footprint of the one that takes most, as long as no rank is
+    /// lost: of each batch it trains on its share, and it validates its part in whole batches.
+    /// Graphs and dense training are counted in whole batches.
+    ///
     /// # Errors
-    /// As [`Config::check_on_gpu`] and [`Model::new`], and whatever is wrong with series;
+    /// As [`Config::check_on_gpu`] and [`Model::new`]; whatever is wrong with series, of which
+    /// [`Error::Gather`](crate::Error::Gather) tells of those in a file; for too few samples of
+    /// several ranks [`Error::NothingLeft`](crate::Error::NothingLeft);
     /// [`Error::NeedsSeries`](crate::Error::NeedsSeries) for carried state of samples that are
     /// stored as windows.
     pub fn new(
@@ -240,15 +246,23 @@ impl GpuFootprint {
         samples: &dyn Samples,
         train: &SampleRanges,
         validation: &SampleRanges,
+        ranks: usize,
     ) -> Result<Self> {
         config.check_on_gpu()?;
         config.loss.check_groups(samples.shape().outputs)?;
         let config = Config { model: config.model.for_loss(config.loss), ..config.clone() };
         check_countable(&config, samples.shape(), samples.graphs().map_or(1, |graphs| graphs.largest().0))?;
         let model = Model::new(samples.shape().clone(), config.model)?;
-        let batch = largest_batch(&config, samples, train, &config.evaluated_on_gpu(validation))?;
-        let batch = LargestBatch { carried: carried_bars(&config, samples, train)?, ..batch };
-        Ok(GpuFootprint { tensors: megabatch_nn_cuda::tensors(&model, &config.on_device(), &batch) })
+        let validation = config.evaluated_on_gpu(validation);
+        let carried = carried_bars(&config, samples, train)?;
+        let rank_footprint = |share: RankShare| {
+            let batch = largest_share(&config, samples, train, &validation, share)?;
+            let batch = LargestBatch { carried: carried.clone(), ..batch };
+            Ok(GpuFootprint { tensors: megabatch_nn_cuda::tensors(&model, &config.on_device(), &batch) })
+        };
+        let shares = RankShare::distinct(&config, train, &validation, ranks)?;
+        let footprints = shares.into_iter().map(rank_footprint).collect::<Result<Vec<_>>>()?;
+        Ok(footprints.into_iter().max_by_key(GpuFootprint::total_bytes).expect("there is a rank"))
     }
 
     /// Sum of all parts.

@@ -63,7 +63,8 @@ impl Trainer {
     /// Saves the run as it stands before the validation of its last step, which the run that goes
     /// on begins with.
     fn stop_unfinished(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<End> {
-        self.sync_to_host()?;
+        let synced = self.sync_to_host();
+        self.tell_failure(synced)?;
         self.check_weights()?;
         self.unfinished = Some(ControlFlow::Continue(()));
         if let Some(path) = self.on_first_rank(|trainer| trainer.save_checkpoint(run))? {
@@ -105,7 +106,8 @@ impl Trainer {
         if let Some(checkpoints) = run.checkpoints
             && (due.checkpoint || improved || flow.is_break() || self.end(schedule).is_some())
         {
-            self.sync_to_host()?;
+            let synced = self.sync_to_host();
+            self.tell_failure(synced)?;
             self.check_weights()?;
             let state = State { unfinished: false, ..self.state(schedule, run) };
             let saved = self.on_first_rank(|trainer| {
@@ -149,10 +151,11 @@ impl Trainer {
     fn validate(&mut self, run: &Run<'_>, schedule: &Schedule, observer: &mut Observer<'_>) -> Result<ValidationEvent> {
         if self.config.streams() {
             // One pass over each segment is the CPU's.
-            self.sync_to_host()?;
+            let synced = self.sync_to_host();
+            self.tell_failure(synced)?;
         } else if let Some(accelerator) = self.backend.accelerator_mut() {
-            let host = &mut self.optimizer.host(&mut self.parameters);
-            accelerator.load(host, self.scaler.as_ref())?;
+            let loaded = accelerator.load(&mut self.optimizer.host(&mut self.parameters), self.scaler.as_ref());
+            self.tell_failure(loaded.map_err(Error::from))?;
         }
         let indices = self.config.evaluated(run.validation).into_owned();
         let states = self.states_for(&indices, run.validation);
@@ -160,17 +163,13 @@ impl Trainer {
         let (step, samples) = (self.step, indices.len());
         let mut progress = |done| observer(Event::Validating(ValidatingEvent { step, done, samples }));
         let evaluation = match self.shares_validations(states) {
-            false => evaluate(
-                Predictions { states, ..self.predictions_in_training() },
-                selection,
-                loss,
-                None,
-                None,
-                &mut progress,
-            ),
-            true => self.evaluate_together(selection, states, &mut progress),
+            false => {
+                let predictions = Predictions { states, ..self.predictions_in_training() };
+                let own = evaluate(predictions, selection, loss, None, None, &mut progress);
+                self.agree_on(own)?
+            }
+            true => self.evaluate_together(selection, states, &mut progress)?,
         };
-        let evaluation = self.agree_on(evaluation)?;
         let loss = evaluation.loss;
         let best = loss.is_finite() && self.best.is_none_or(|best| loss < best.loss);
         if best {

@@ -159,9 +159,9 @@ impl Backend {
     }
 
     /// Looks in `folder` for the kernels that were measured, and keeps there what is measured.
-    pub(super) fn keep_tuning_in(&self, folder: &Path) {
-        if let Some(accelerator) = self.accelerator() {
-            accelerator.tuner().keep_in(folder);
+    pub(super) fn keep_tuning_in(&mut self, folder: &Path) {
+        if let Backend::Cuda(cuda) = self {
+            cuda.keep_tuning_in(folder);
         }
     }
 

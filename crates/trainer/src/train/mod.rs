@@ -213,7 +213,7 @@ impl Trainer {
 
     /// Looks in `folder` for the kernels that [`Config::tuning`] found to be the fastest, and keeps
     /// there what is found out. Nothing on the CPU.
-    pub fn keep_tuning_in(&self, folder: &Path) {
+    pub fn keep_tuning_in(&mut self, folder: &Path) {
         self.backend.keep_tuning_in(folder);
     }
 
@@ -374,7 +374,8 @@ impl Trainer {
         let (target_scales, weights) =
             (self.target_scales.clone(), SampleWeights::new(&self.config, run.samples, run.train)?);
         let loss_inputs = LossInputs { target_scales: target_scales.as_ref(), weights };
-        let largest = if resident.is_some() { self.largest_batch(run)? } else { None };
+        let has_series = resident.is_some() || run.samples.streamed_series().is_some();
+        let largest = if has_series { self.largest_batch(run)? } else { None };
         let source = self.source(run, graphs, &scope, schedule.capacity(), loss_inputs);
         let outcome = with_batches(source, order, |feed| {
             let mut pipeline = BatchPipeline { feed, ahead: None, largest };

@@ -10,6 +10,7 @@
 //! Only the gradients of step n + 1 are submitted before report n is read: they change neither
 //! weights nor the optimizer. If the run stops or rolls back after step n, they are dropped.
 
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use megabatch_amp::ops::{StepReport, StepSettings};
@@ -45,6 +46,8 @@ pub(super) struct CudaBackend {
     /// Limits of the memory of steps.
     limits: MemoryLimits,
     timer: GpuTimer,
+    /// Folder of the measured kernels, if there is one.
+    tuning_folder: Option<PathBuf>,
     /// CPU engine, which evaluates, and finds numbers that are not finite.
     pub(super) engine: Engine,
     /// States that windows start from, on the host, once a run that carries them is known. Steps
@@ -86,7 +89,8 @@ impl CudaBackend {
         engine: Engine,
     ) -> Result<Self> {
         let (gpu, timer) = (gpu.clone(), GpuTimer::default());
-        let mut backend = CudaBackend { gpu, accelerator: None, limits, timer, engine, carried: None };
+        let mut backend =
+            CudaBackend { gpu, accelerator: None, limits, timer, tuning_folder: None, engine, carried: None };
         backend.ensure_accelerator(model, config)?;
         Ok(backend)
     }
@@ -103,11 +107,20 @@ impl CudaBackend {
         self.accelerator.as_mut()
     }
 
-    /// The memory of steps, which is taken where there is none.
+    /// The memory of steps, which is taken where there is none. It is timed, and keeps its tuning,
+    /// as that before it.
     pub(super) fn ensure_accelerator(&mut self, model: &Model, config: &Config) -> Result<&mut Accelerator> {
         let accelerator = match self.accelerator.take() {
             Some(accelerator) => accelerator,
-            None => Accelerator::new(&self.gpu, model, &self.limits.on_device(config))?,
+            None => {
+                let mut accelerator = Accelerator::new(&self.gpu, model, &self.limits.on_device(config))?;
+                self.timer.captures_before = 0;
+                if self.timer.is_on {
+                    accelerator.time_work()?;
+                }
+                self.tuning_folder.iter().for_each(|folder| accelerator.tuner().keep_in(folder));
+                accelerator
+            }
         };
         Ok(self.accelerator.insert(accelerator))
     }
@@ -194,6 +207,12 @@ impl CudaBackend {
     pub(super) fn time_work(&mut self) -> Result<()> {
         self.timer.is_on = true;
         Ok(self.accelerator.iter_mut().try_for_each(Accelerator::time_work)?)
+    }
+
+    /// Looks in `folder` for the kernels that were measured, and keeps there what is measured.
+    pub(super) fn keep_tuning_in(&mut self, folder: &Path) {
+        self.tuning_folder = Some(folder.to_owned());
+        self.accelerator.iter().for_each(|accelerator| accelerator.tuner().keep_in(folder));
     }
 
     /// The model in use on the GPU, or on the CPU where the GPU has no memory.

@@ -122,7 +122,8 @@ impl Trainer {
         self.backend.count_step();
 
         let (waited, waits) = pipeline.feed.take_waited();
-        let GpuTimes { gpu_s, captures } = self.backend.take_gpu_times()?;
+        let times = self.backend.take_gpu_times();
+        let GpuTimes { gpu_s, captures } = self.tell_failure(times)?;
         let event = StepEvent {
             step: self.step,
             steps: schedule.steps,

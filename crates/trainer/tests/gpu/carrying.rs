@@ -130,7 +130,7 @@ fn stored_windows_are_refused_by_the_name_of_the_setting() {
     let mut trainer: Trainer = on_gpu(&Device::cpu(), &config);
     for error in [
         trainer.train(&run, &mut |_| ControlFlow::Continue(())).map(drop).unwrap_err(),
-        GpuFootprint::new(&config, &samples, &train_on, SampleRanges::NONE).map(drop).unwrap_err(),
+        GpuFootprint::new(&config, &samples, &train_on, SampleRanges::NONE, 1).map(drop).unwrap_err(),
     ] {
         assert!(matches!(error, Error::NeedsSeries { setting: "carry_state", .. }), "{error:?}");
     }

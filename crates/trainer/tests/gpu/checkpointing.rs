@@ -61,7 +61,7 @@ fn layers_share_the_memory_of_cell_states_and_gates() {
     let (samples, train_on) = (windows(), SampleRanges::from(0..49));
     for (precision, gate_bytes) in [(Precision::Fp32, 4), (Precision::Bf16, 2), (Precision::Fp16, 2)] {
         let activations = |config: &Config| {
-            let plan = GpuFootprint::new(config, &samples, &train_on, SampleRanges::NONE).unwrap();
+            let plan = GpuFootprint::new(config, &samples, &train_on, SampleRanges::NONE, 1).unwrap();
             plan.part_bytes("activations")
         };
         let base = config(precision, 3);

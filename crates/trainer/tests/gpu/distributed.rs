@@ -10,7 +10,8 @@ use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::AttentionKind;
 use megabatch_trainer::{
-    Checkpoints, Config, Error, Event, IdleRanks, InMemory, Peers, Run, SampleRanges, Samples, Trainer,
+    Checkpoints, Config, Error, Event, GpuFootprint, IdleRanks, InMemory, Peers, Run, SampleRanges, Samples, StepEvent,
+    Trainer,
 };
 
 use crate::made_up::market;
@@ -176,6 +177,55 @@ fn ranks_that_are_left_go_on() {
     assert_eq!(first.worlds, [1]);
     assert_close("losses of the one that is left", &first.losses, &alone.losses, tolerance(&config));
     assert!(matches!(told.next().unwrap(), Err(Error::Peer(_))));
+}
+
+/// The rank with the larger share takes what was planned, to the byte.
+#[test]
+fn ranks_take_what_was_planned_of_their_shares() {
+    let (_driver, _gpu) = with_kernels();
+    let (samples, config) = (windows(), Config { max_steps: Some(4), ..shared(&config(Precision::Fp32, 2)) });
+    let (train, validation) = (SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
+    let planned = |ranks| GpuFootprint::new(&config, &samples, &train, &validation, ranks).unwrap().total_bytes();
+    let taken = ThreadPeers::run(2, &Faults::default(), |peers| {
+        // A ledger of its own.
+        let gpu = Device::select("cuda:0").unwrap();
+        let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config.clone(), shape()).unwrap();
+        trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
+        let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
+        trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
+        Ok::<_, ()>(gpu.usage().allocated_bytes_peak)
+    });
+    // Blocks of 32 and 8 samples.
+    assert_eq!(taken[0], planned(2));
+    assert!(taken[1] < taken[0] && planned(2) < planned(1), "{taken:?}, and {} alone", planned(1));
+}
+
+/// Waits that fail after the first step: for the report of a step, and in a validation.
+#[test]
+fn a_driver_that_fails_on_one_rank_ends_the_run_on_all() {
+    let (driver, gpu) = with_kernels();
+    let (samples, config) = (windows(), shared(&config(Precision::Fp32, 1)));
+    let (train, validation) = (SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
+    for nth in 1..=4 {
+        let ended = ThreadPeers::run(2, &Faults::default(), |peers| {
+            let rank = peers.rank();
+            let device = if rank == 1 { gpu.clone() } else { Device::cpu() };
+            let mut trainer = Trainer::on_gpu(&device, &Device::cpu(), config.clone(), shape()).unwrap();
+            trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
+            let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
+            let outcome = trainer.train(&run, &mut |event| {
+                if let (1, Event::Step(StepEvent { step: 1, .. })) = (rank, event) {
+                    // CUDA_ERROR_LAUNCH_FAILED, once.
+                    driver.fail("cuEventSynchronize", nth, 719);
+                }
+                ControlFlow::Continue(())
+            });
+            Ok::<_, ()>(outcome.unwrap_err())
+        });
+        let [first, second] = &ended[..] else { panic!("two ranks") };
+        assert!(matches!(first, Error::OnRank { rank: 1, .. }), "wait {nth}: {first}");
+        assert!(second.to_string().contains("cuEventSynchronize"), "wait {nth}: {second}");
+    }
 }
 
 #[test]

@@ -249,7 +249,7 @@ fn a_run_takes_what_was_planned_to_the_byte() {
             let config = Config { max_steps: Some(2), keep_graphs, ..config.clone() };
             let samples = if config.model.readout == Some(Readout::Node) { &nodes } else { &graphs };
             let train_on = SampleRanges::from(TRAIN);
-            let plan = GpuFootprint::new(&config, samples, &train_on, &VALIDATION).unwrap();
+            let plan = GpuFootprint::new(&config, samples, &train_on, &VALIDATION, 1).unwrap();
             gpu.reset_peak();
             train(&mut trainer(Some(&gpu), &config, samples), samples, None, u64::MAX);
             assert_eq!(plan.total_bytes(), gpu.usage().allocated_bytes_peak, "{:?}: {:?}", config.model, plan.tensors);

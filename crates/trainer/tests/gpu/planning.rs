@@ -27,7 +27,7 @@ const SCOPES: [&str; 4] = ["bars", "activations", "batches", "carried"];
 /// The plan of a run, in all and by scope, and what the run took at its peak.
 fn planned_and_taken(gpu: &Device, config: &Config, samples: &dyn Samples) -> [Vec<usize>; 2] {
     let train = SampleRanges::from(0..49);
-    let plan = GpuFootprint::new(config, samples, &train, &VALIDATION).unwrap();
+    let plan = GpuFootprint::new(config, samples, &train, &VALIDATION, 1).unwrap();
     assert_eq!(GpuFootprint::PARTS.map(|part| plan.part_bytes(part)).iter().sum::<usize>(), plan.total_bytes());
     gpu.reset_peak();
     let mut trainer = Trainer::on_gpu(gpu, &Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
@@ -135,6 +135,10 @@ fn no_more_is_taken_than_was_planned_of_windows_in_common() {
     let [planned, taken] = planned_and_taken(&gpu, &base, &series());
     let (planned, taken) = (planned[SCOPES.len()] as f64, taken[SCOPES.len()] as f64);
     assert!(taken > 0.9 * planned, "{taken} of {planned}");
+    let [planned, taken] = planned_and_taken(&gpu, &base, &InFile(one_after_another(30, 10)));
+    assert!(is_enough(&planned, &taken), "{taken:?} of {planned:?}");
+    let (planned, taken) = (planned[SCOPES.len()] as f64, taken[SCOPES.len()] as f64);
+    assert!(taken > 0.97 * planned, "{taken} of {planned} of a series in a file");
 }
 
 /// Sixty samples of two timeframes, whose windows end a bar later each time and each fifth time.
@@ -275,6 +279,6 @@ fn shuffled_batches_take_their_memory_once() {
     trainer.train(&run, &mut observer).unwrap();
     assert_eq!(taken.len(), 14);
     assert!(taken.iter().all(|step| *step == taken[0]), "{taken:?}");
-    let planned = GpuFootprint::new(&config, &samples, &train, SampleRanges::NONE).unwrap().total_bytes();
+    let planned = GpuFootprint::new(&config, &samples, &train, SampleRanges::NONE, 1).unwrap().total_bytes();
     assert!(taken[0].1 <= planned && taken[0].1 as f64 > 0.9 * planned as f64, "{} of {planned}", taken[0].1);
 }

@@ -97,6 +97,44 @@ fn a_folder_that_takes_nothing_is_noted_once() {
 }
 
 #[test]
+fn a_run_that_takes_less_memory_is_still_timed_and_keeps_what_it_finds() {
+    let (driver, gpu) = with_kernels();
+    [FOUR, EIGHT, SIXTEEN].into_iter().for_each(|kernel| driver.takes(kernel, 10));
+    let config = tuned(Tuning::Deterministic, 2);
+    gpu.reset_peak();
+    train(&driver, &mut on_gpu(&gpu, &config), &windows());
+    gpu.set_budget_bytes(Some(gpu.usage().allocated_bytes_peak - 1));
+    let cache = tempfile::tempdir().unwrap();
+    let folder = cache.path().join("kernels");
+    let mut trainer = on_gpu(&gpu, &config);
+    trainer.time_gpu().unwrap();
+    trainer.keep_tuning_in(&folder);
+    let (samples, train_on) = (windows(), SampleRanges::from(0..49));
+    let run = Run { samples: &samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
+    let (mut cuts, mut busy_s) = (0, 0.0);
+    trainer
+        .train(&run, &mut |event| {
+            match event {
+                Event::Shortage(_) => {
+                    cuts += 1;
+                    busy_s = 0.0;
+                    // What was found before.
+                    if folder.exists() {
+                        std::fs::remove_dir_all(&folder).unwrap();
+                    }
+                }
+                Event::Step(step) => busy_s += step.gpu_s.expect("it is timed"),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert!(cuts > 0);
+    assert!(busy_s > 0.0, "the GPU is timed");
+    assert!(std::fs::read_dir(&folder).unwrap().count() > 0, "kernels that were measured are kept");
+}
+
+#[test]
 fn what_adds_in_another_order_is_only_for_those_who_ask() {
     let (driver, gpu) = with_kernels();
     driver.takes("forward_bf16_256", 1000);

@@ -38,6 +38,7 @@ fn setup(folder: &std::path::Path, settings: &[&str]) -> TrainingSetup {
         memory_bytes: None,
         processes: 1,
         gpu_processes: 1,
+        ranks: 1,
         intent: Intent::Run,
         host: &Host::silent(),
     })

@@ -1,7 +1,8 @@
 #![forbid(unsafe_code)]
 
 //! A step of several ranks on GPUs: each gives the gradients of its part as one block, and gets the
-//! sum over all ranks.
+//! sum over all ranks. It begins with an agreement, where all hear of a rank that has failed since
+//! the last exchange.
 
 use std::ops::ControlFlow;
 use std::slice::from_ref;
@@ -31,14 +32,16 @@ pub(in crate::train) fn shared_gpu_step(
     mut step: GpuStep<'_>,
 ) -> Result<(StepEnd, ControlFlow<()>)> {
     let own = read_own(cuda, process_group, pipeline, &mut step);
-    let outcome = match &own {
-        Ok((_, [loss_sum, terms])) => Outcome { losses: vec![(*loss_sum, *terms as u64)], failed: false },
-        Err(_) => Outcome { losses: Vec::new(), failed: true },
+    let (mut plan, [loss_sum, terms]) = process_group.agree_on(own)?;
+    let outcome = Outcome { losses: vec![(loss_sum, terms as u64)], failed: false };
+    let (StepSums { loss_sum, terms, .. }, agreed) = process_group.relay_blocks(outcome)?;
+    let written = cuda.write_gradients(process_group.blocks[0].values(), [loss_sum, terms as f64]);
+    let ended = written.and_then(|()| cuda.end_step(&mut plan, pipeline, step));
+    // The others, whose step has ended, hear of it in what they do next.
+    let (totals, report) = match ended {
+        Ok(ended) => ended,
+        failed => process_group.agree_on(failed)?,
     };
-    let (StepSums { loss_sum, terms, failed }, agreed) = process_group.relay_blocks(outcome)?;
-    let (mut plan, _) = process_group.settle(own, failed)?;
-    cuda.write_gradients(process_group.blocks[0].values(), [loss_sum, terms as f64])?;
-    let (totals, report) = cuda.end_step(&mut plan, pipeline, step)?;
     Ok(((plan, totals, report), answer(agreed)))
 }
 

@@ -83,6 +83,20 @@ struct Restored {
     updates: u64,
 }
 
+impl ProcessGroup {
+    /// As [`Trainer::agree_on`].
+    fn agree_on<T>(&mut self, own: Result<T>) -> Result<T> {
+        if let Err(Error::Peer(_)) = own {
+            return own;
+        }
+        let fault = own.as_ref().err().map(|error| encode(&Fault::new(error)));
+        match first_failure(&mut *self.peers, fault.as_deref())? {
+            None => own,
+            Some((rank, fault)) => Err(failure_of(rank, &fault, self.peers.rank(), own.err())),
+        }
+    }
+}
+
 /// Results that all ranks share.
 impl Trainer {
     /// Trains from now on as one of `peers`. All of them have the same settings, samples, weights
@@ -140,15 +154,16 @@ impl Trainer {
 
     /// `own`, where every rank's is well; else the error of the first rank whose is not.
     pub(in crate::train) fn agree_on<T>(&mut self, own: Result<T>) -> Result<T> {
-        let Some(process_group) = &mut self.process_group else { return own };
-        if let Err(Error::Peer(_)) = own {
-            return own;
-        }
-        let fault = own.as_ref().err().map(|error| encode(&Fault::new(error)));
-        match first_failure(&mut *process_group.peers, fault.as_deref())? {
+        match &mut self.process_group {
             None => own,
-            Some((rank, fault)) => Err(failure_of(rank, &fault, process_group.peers.rank(), own.err())),
+            Some(process_group) => process_group.agree_on(own),
         }
+    }
+
+    /// `own`, whose error all ranks have at their next agreement. On GPUs every exchange of a run
+    /// begins with one.
+    pub(in crate::train) fn tell_failure<T>(&mut self, own: Result<T>) -> Result<T> {
+        if own.is_ok() { own } else { self.agree_on(own) }
     }
 
     /// The result of `work`, which rank 0 alone does.
@@ -282,7 +297,8 @@ impl Trainer {
             && self.process_group.as_ref().is_some_and(|process_group| process_group.peers.world() > 1)
     }
 
-    /// The evaluation of `selection`, of which each rank computes its part, on all ranks.
+    /// The evaluation of `selection`, of which each rank computes its part, on all ranks, or the
+    /// error of the first rank that failed.
     pub(in crate::train) fn evaluate_together(
         &mut self,
         selection: Selection<'_>,
@@ -306,7 +322,8 @@ impl Trainer {
             Ok(all)
         })?;
         assert_eq!(batches.iter().map(PredictedBatch::count).sum::<usize>(), selection.indices.len());
-        fold(&self.model, selection, loss, self.target_scales.as_ref(), batches, progress)
+        let evaluation = fold(&self.model, selection, loss, self.target_scales.as_ref(), batches, progress);
+        self.agree_on(evaluation)
     }
 
     /// Goes on without ranks that are lost, if the ranks that are left can; else gives `lost` back.
