@@ -286,9 +286,9 @@ impl Session {
         let end = match &concluded {
             Ok(trained) if trained.outcome.end == End::Stopped => SessionEnd::Stopped,
             Ok(_) => SessionEnd::Finished,
-            Err(error) => SessionEnd::Failed(error),
+            Err(_) => SessionEnd::Failed,
         };
-        let end = end.metric(outcome.steps);
+        let end = end.metric(outcome.steps, concluded.as_ref().err());
         let written = MetricsLog::open_at_end(&self.folder).and_then(|mut log| log.push(&end));
         let trained = concluded?;
         written.map(|()| trained)
