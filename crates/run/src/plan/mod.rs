@@ -72,15 +72,11 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
         require_one_fold(&config)?;
     }
     let mut setup = TrainingSetup::open(Request {
-        config,
         data: request.data.as_deref(),
         device: &request.device,
         max_steps: request.max_steps,
         memory_bytes: request.memory_bytes,
-        processes: 1,
-        gpu_processes: 1,
-        intent: Intent::Plan,
-        host,
+        ..Request::new(config, Intent::Plan, host)
     })?;
     setup.ranks = request.ranks;
     if setup.ranks > 1 {

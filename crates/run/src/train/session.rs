@@ -108,15 +108,12 @@ fn prepare(
     }
     let takes_all_threads = config.get(&config::training::THREADS).is_none();
     let mut setup = TrainingSetup::open(Request {
-        config,
         data: request.data.as_deref(),
         device: &device,
         max_steps: request.max_steps,
-        memory_bytes: None,
         processes: ranks.map_or(1, |ranks| ranks.share.processes),
         gpu_processes: ranks.map_or(1, |ranks| ranks.share.gpu_processes(&request.device)),
-        intent: Intent::Run,
-        host,
+        ..Request::new(config, Intent::Run, host)
     })?;
     if let Some(ranks) = ranks {
         setup.ranks = ranks.peers.world();
