@@ -69,7 +69,7 @@ pub use series::series_stream::{SeriesStep, SeriesStream};
 pub use series::spec::{SeriesSpec, Window};
 pub use series::streamed::{
     Observe, SampleInstants, SeriesHeader, SeriesPiece, SeriesPlan, StreamedInstrument, TimeframeHeader,
-    TimeframePiece, bars_before,
+    TimeframePiece, WarmUp, bars_before,
 };
 pub use series::target::{ColumnTargets, TargetKind, TargetOrigin};
 pub use series::triple_barrier::{BarrierUnit, TripleBarrier};

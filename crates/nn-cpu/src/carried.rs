@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
-use megabatch_nn::batch::BatchView;
+use megabatch_nn::batch::{BatchView, CarriedBars, NotedState};
 use megabatch_nn::model::{Layout, Model, ModelConfig, Slot, TensorSet, Timeframe};
 use rayon::prelude::*;
 
@@ -71,28 +71,16 @@ pub struct CarriedTimeframe {
     state_len: usize,
     /// Tensor of its states.
     tensor: Slot,
-    slots: Vec<CarriedSlot>,
-    /// States that the step has computed so far, `[.., layers, S, H]`, and their slots.
+    /// The bars before some window's first, in the same segment.
+    bars: CarriedBars,
+    /// States that the step has computed so far, by place: `[.., layers, S, H]`.
     pending: Buffer<f32>,
-    pending_slots: Vec<usize>,
-    /// Number of shards noted since the run began.
-    shards: u64,
-}
-
-/// A bar whose state is carried: the one before some window's first, in the same segment.
-#[derive(Debug)]
-struct CarriedSlot {
-    row: usize,
-    /// Place of its state among the pending ones.
-    pending: Option<usize>,
-    /// The last shard that it was noted from.
-    shard: u64,
 }
 
 /// Numbers in the memory of one timeframe: for `rows` bars, of which a step computes at most
-/// `step_rows`.
-pub fn carried_len(state_len: usize, rows: usize, step_rows: usize) -> usize {
-    state_len * (rows + rows.min(step_rows))
+/// `places`.
+pub fn carried_len(state_len: usize, rows: usize, places: usize) -> usize {
+    state_len * (rows + places)
 }
 
 impl Carried {
@@ -105,15 +93,13 @@ impl Carried {
             let dot = if timeframe.name.is_empty() { "" } else { "." };
             let tensor =
                 layout.push(format!("states{dot}{}", timeframe.name), &[rows.len(), layers, cell.states(), hidden]);
-            let pending = rows.len().min(step_samples.saturating_mul(timeframe.steps));
+            let places = CarriedBars::places(rows.len(), timeframe.steps, step_samples);
             Ok(CarriedTimeframe {
                 steps: timeframe.steps,
                 state_len: model.config().state_len(),
                 tensor,
-                slots: rows.iter().map(|&row| CarriedSlot { row, pending: None, shard: 0 }).collect(),
-                pending: Buffer::zeros(scope, model.config().state_len() * pending)?,
-                pending_slots: Vec::new(),
-                shards: 0,
+                bars: CarriedBars::new(timeframe.steps, rows),
+                pending: Buffer::zeros(scope, model.config().state_len() * places)?,
             })
         };
         let timeframes = rows.iter().zip(&model.shape().timeframes).map(timeframe).collect::<Result<_>>()?;
@@ -132,12 +118,12 @@ impl Carried {
 
     /// The bars whose states are carried, by timeframe, ascending.
     pub fn rows(&self) -> Vec<Vec<usize>> {
-        self.timeframes.iter().map(|timeframe| timeframe.slots.iter().map(|slot| slot.row).collect()).collect()
+        self.timeframes.iter().map(|timeframe| timeframe.bars.rows().collect()).collect()
     }
 
     /// True if these are the states of the bars `rows`.
     pub fn is_of(&self, rows: &[Vec<usize>]) -> bool {
-        let own = self.timeframes.iter().map(|timeframe| timeframe.slots.iter().map(|slot| slot.row));
+        let own = self.timeframes.iter().map(|timeframe| timeframe.bars.rows());
         own.len() == rows.len() && own.zip(rows).all(|(own, rows)| own.eq(rows.iter().copied()))
     }
 
@@ -173,7 +159,7 @@ impl Carried {
 
     /// Forgets what a step has computed that was not completed.
     pub fn discard(&mut self) {
-        self.timeframes.iter_mut().for_each(CarriedTimeframe::discard);
+        self.timeframes.iter_mut().for_each(|timeframe| timeframe.bars.discard());
     }
 }
 
@@ -181,52 +167,25 @@ impl CarriedTimeframe {
     /// The state at the bar before the window that ends at row `end`, where it is carried.
     fn before<'a>(&self, end: usize, states: &'a [f32]) -> Option<&'a [f32]> {
         let row = end.checked_sub(self.steps)?;
-        let slot = self.slots.binary_search_by_key(&row, |slot| slot.row).ok()?;
+        let slot = self.bars.slot(row)?;
         Some(&states[slot * self.state_len..][..self.state_len])
     }
 
     /// Notes the states of a shard whose windows end at `ends`, from the last window on, each bar's
     /// once. `read_state` writes the state of a sample after a step of its window.
     fn note(&mut self, ends: &[usize], read_state: impl Fn(usize, usize, &mut [f32])) {
-        self.shards += 1;
-        for (sample, &end) in ends.iter().enumerate().rev() {
-            for slot in self.slots_of(end) {
-                if self.slots[slot].shard != self.shards {
-                    self.put(slot, end, |step, to| read_state(sample, step, to));
-                }
-            }
-        }
-    }
-
-    /// The slots whose bars are in the window that ends at row `end`.
-    fn slots_of(&self, end: usize) -> Range<usize> {
-        let slot = |row: usize| self.slots.partition_point(|slot| slot.row < row);
-        slot((end + 1).saturating_sub(self.steps))..slot(end + 1)
-    }
-
-    /// Takes the state at a slot's bar from a window that ends at row `end`.
-    fn put(&mut self, slot: usize, end: usize, read_state: impl Fn(usize, &mut [f32])) {
-        let CarriedSlot { row, pending, shard } = &mut self.slots[slot];
-        *shard = self.shards;
-        let place = *pending.get_or_insert_with(|| {
-            self.pending_slots.push(slot);
-            self.pending_slots.len() - 1
+        let (last, state_len) = (self.steps - 1, self.state_len);
+        let pending = self.pending.as_mut_slice();
+        self.bars.note(ends, |NotedState { sample, bars_to_end, place, .. }| {
+            read_state(sample, last - bars_to_end, &mut pending[place * state_len..][..state_len]);
         });
-        let to = &mut self.pending.as_mut_slice()[place * self.state_len..][..self.state_len];
-        read_state(*row + self.steps - 1 - end, to);
     }
 
     fn commit(&mut self, states: &mut [f32]) {
         let pending = self.pending.as_slice().chunks_exact(self.state_len);
-        for (&slot, state) in self.pending_slots.iter().zip(pending) {
+        for (&slot, state) in self.bars.pending().iter().zip(pending) {
             states[slot * self.state_len..][..self.state_len].copy_from_slice(state);
         }
-        self.discard();
-    }
-
-    fn discard(&mut self) {
-        for slot in self.pending_slots.drain(..) {
-            self.slots[slot].pending = None;
-        }
+        self.bars.discard();
     }
 }

@@ -41,18 +41,7 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport>
     // The weights are for the targets as they are.
     config.set_word(&config::training::TARGET_SCALING, "none");
     let folder = RunFolder::new(&request.out)?;
-    let setup = TrainingSetup::open(Request {
-        config,
-        data: None,
-        device: "cpu",
-        max_steps: None,
-        memory_bytes: None,
-        processes: 1,
-        gpu_processes: 1,
-        ranks: 1,
-        intent: Intent::Plan,
-        host,
-    })?;
+    let setup = TrainingSetup::open(Request::new(config, Intent::Plan, host))?;
     let plan = Plan::new(&setup)?;
     let mut trainer = Trainer::new(&setup.device, setup.training.clone(), plan.shape.clone())?;
     trainer.load_weights(&request.weights)?;

@@ -69,8 +69,12 @@ impl UnitNames {
     }
 }
 
-/// Names of the targets of `data`, a series whose targets are columns; none for others.
+/// Names of the targets of `data`, a series whose targets are columns or graphs with numbers; none
+/// for others.
 pub(crate) fn target_names(data: &Data) -> Vec<String> {
+    if let Data::Graphs(graphs) = data {
+        return if graphs.targets_are_labels() { Vec::new() } else { graphs.target_names().to_vec() };
+    }
     let kind = target_kind(data).and_then(|kind| kind.parse::<megabatch_bars::TargetKind>().ok());
     kind.map_or(Vec::new(), |kind| kind.columns().to_vec())
 }

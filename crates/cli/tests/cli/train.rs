@@ -350,11 +350,18 @@ fn settings_without_effect_are_told() {
         ("gpu_optimization.num_workers=4", "gpu_optimization.num_workers has no effect"),
         ("training.batch_size=1000", "an optimizer step takes 1000 samples and there are 140"),
         ("data.purge=0s", "data.purge leaves "),
+        (
+            "training.gradient_checkpointing=true --set training.threads=1",
+            "training.gradient_checkpointing saves none of the ",
+        ),
     ] {
         let plan = stage.succeeds(&format!("plan --data series.h5 --set {settings}"));
         let notes = plan["notes"].as_array().unwrap();
         assert!(notes.len() == 1 && notes[0].as_str().unwrap().starts_with(told), "{settings}: {notes:?}");
     }
+    stage.succeeds("synth long.h5 --samples 2000 --timeframes M1:64 --features 3 --targets 2");
+    let plan = stage.succeeds("plan --data long.h5 --set training.gradient_checkpointing=true");
+    assert!(!plan["notes"].to_string().contains("gradient_checkpointing"), "{plan}");
     // Bars were split by time without a word.
     for command in ["plan --data series.h5", "train --data series.h5 --out run"] {
         let [message, _] = stage.fails(&format!("{command} --set data.folds=5"), 2);

@@ -8,12 +8,10 @@
 //! one bar that of the last sample. They take their place once the step was accepted. What is
 //! carried is thus the CPU engine's: the host of a run has it in the same order.
 
-use std::ops::Range;
-
 use megabatch_amp::ops::DeviceScaler;
 use megabatch_gpu_core::Scope;
 use megabatch_nn::Result;
-use megabatch_nn::batch::BatchView;
+use megabatch_nn::batch::{BatchView, CarriedBars, NotedState};
 use megabatch_nn::memory::StepPhase;
 use megabatch_nn::model::TensorSet;
 
@@ -29,27 +27,10 @@ pub(super) struct Carried {
 
 #[derive(Debug)]
 struct CarriedTimeframe {
-    /// T.
-    steps: usize,
-    /// The bars whose states are carried, ascending: each has the slot of its number.
-    bars: Vec<CarriedBar>,
-    /// Slots of the states that the step has computed so far, by place.
-    pending: Vec<usize>,
-    /// Batches so far.
-    batches: u64,
+    carried: CarriedBars,
     starts: Vec<u32>,
     notes: Vec<StateNote>,
     on_device: CarriedStates,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct CarriedBar {
-    /// Row in the series.
-    row: usize,
-    /// Place of its state among those that the step has computed.
-    place: Option<usize>,
-    /// The last batch that it was noted from.
-    batch: u64,
 }
 
 impl Carried {
@@ -83,13 +64,10 @@ impl Carried {
         let (carried, batches) = (scope.child("carried"), scope.child("batches"));
         let timeframe = |(bars, rows): (&Bars, &Vec<usize>)| {
             let (slots, steps) = (rows.len(), bars.steps_of_sample());
-            let places = slots.min(step_samples.saturating_mul(steps));
+            let places = CarriedBars::places(slots, steps, step_samples);
             let sizes = CarriedSizes { hidden: bars.hidden(), layers, slots, places };
             Ok(CarriedTimeframe {
-                steps,
-                bars: rows.iter().map(|&row| CarriedBar { row, place: None, batch: 0 }).collect(),
-                pending: Vec::new(),
-                batches: 0,
+                carried: CarriedBars::new(steps, rows),
                 starts: Vec::new(),
                 notes: Vec::new(),
                 on_device: CarriedStates::zeros(&carried, &batches, sizes)?,
@@ -154,45 +132,22 @@ impl CarriedTimeframe {
         self.starts.resize(windows, 0);
         for (&end, &(window, last)) in ends.iter().zip(positions) {
             let before = (end - last).checked_sub(1);
-            let slot = before.and_then(|row| self.bars.binary_search_by_key(&row, |bar| bar.row).ok());
+            let slot = before.and_then(|row| self.carried.slot(row));
             self.starts[window] = slot.map_or(0, |slot| 1 + slot as u32);
         }
-        self.batches += 1;
         self.notes.clear();
-        for (&end, &(window, last)) in ends.iter().zip(positions).rev() {
-            for slot in self.slots_within(end) {
-                if self.bars[slot].batch < self.batches {
-                    let step = last - (end - self.bars[slot].row);
-                    self.put(slot, (step + 1) * windows + window);
-                }
-            }
-        }
+        self.carried.note(ends, |NotedState { sample, bars_to_end, slot, place }| {
+            let (window, last) = positions[sample];
+            let row = (last - bars_to_end + 1) * windows + window;
+            self.notes.push(StateNote { slot: 1 + slot as u32, place: place as u32, row: row as u32 });
+        });
         assert!(self.notes.len() <= bars, "{} bars of {bars} are noted", self.notes.len());
         // As many for all batches of a shape.
         self.notes.resize(bars, StateNote::default());
     }
 
-    /// The slots whose bars are in the window of T bars that ends at row `end`.
-    fn slots_within(&self, end: usize) -> Range<usize> {
-        let slot = |row: usize| self.bars.partition_point(|bar| bar.row < row);
-        slot((end + 1).saturating_sub(self.steps))..slot(end + 1)
-    }
-
-    /// Notes the state in `row` of the batch's for a slot.
-    fn put(&mut self, slot: usize, row: usize) {
-        let CarriedBar { place, batch, .. } = &mut self.bars[slot];
-        *batch = self.batches;
-        let place = *place.get_or_insert_with(|| {
-            self.pending.push(slot);
-            self.pending.len() - 1
-        });
-        self.notes.push(StateNote { slot: 1 + slot as u32, place: place as u32, row: row as u32 });
-    }
-
     fn discard(&mut self) -> Result<()> {
-        for slot in self.pending.drain(..) {
-            self.bars[slot].place = None;
-        }
+        self.carried.discard();
         self.on_device.discard()
     }
 }

@@ -1,6 +1,7 @@
 //! Batches as the engines read them: views of windows, series, distinct windows, runs of dense
-//! training.
+//! training, bars whose states are carried.
 
+mod carried_bars;
 mod dense;
 mod series;
 #[cfg(test)]
@@ -8,6 +9,7 @@ mod series_batch;
 mod view;
 mod windows;
 
+pub use carried_bars::{CarriedBars, NotedState};
 pub use dense::{Grain, LossOn, Runs};
 pub use series::{SegmentBars, Series, SeriesSpan, SeriesView, WindowEnd};
 #[cfg(test)]

@@ -80,18 +80,10 @@ pub fn watch(options: &WatchOptions, host: &Host<'_>) -> Result<CommandReport> {
         // No checkpoint is kept that a run could go back to.
         "training.on_nan=stop".to_owned(),
     ];
-    let setup = TrainingSetup::open(Request {
-        config: Config::load(None, &[], &settings)?,
-        data: None,
-        device: "cpu",
-        max_steps: Some(options.steps + WARM_UP),
-        memory_bytes: None,
-        processes: 1,
-        gpu_processes: 1,
-        ranks: 1,
-        intent: Intent::Run,
-        host: &Host { environment: Vec::new(), cache_folder: None, ..*host },
-    })?;
+    let config = Config::load(None, &[], &settings)?;
+    let alone = Host { environment: Vec::new(), cache_folder: None, ..*host };
+    let max_steps = Some(options.steps + WARM_UP);
+    let setup = TrainingSetup::open(Request { max_steps, ..Request::new(config, Intent::Run, &alone) })?;
     let times = times(&setup, &RunFolder::new(&folder.path().join("run"))?, host)?;
     Ok(report(&times))
 }

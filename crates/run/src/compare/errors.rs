@@ -102,6 +102,16 @@ impl<'a> Errors<'a> {
         }
     }
 
+    /// Number of samples with a known target that were predicted.
+    pub(super) fn samples(&self) -> u64 {
+        self.evaluations.iter().filter_map(|evaluation| evaluation["samples"].as_u64()).sum()
+    }
+
+    /// True if none of the errors is an estimate.
+    pub(super) fn are_of_whole_parts(&self) -> bool {
+        self.evaluations.iter().all(|evaluation| evaluation["drawn"].is_null())
+    }
+
     /// Error of the model, averaged over horizons with known values; for ranks at the first
     /// horizon.
     pub(super) fn model(&self, measure: Measure) -> Option<Measured> {
@@ -148,7 +158,7 @@ impl<'a> Errors<'a> {
         let mut json = json!({
             "split": self.evaluations[0]["split"],
             "drawn": self.evaluations.iter().map(|evaluation| evaluation["drawn"].as_u64()).sum::<Option<u64>>(),
-            "samples": self.evaluations.iter().filter_map(|evaluation| evaluation["samples"].as_u64()).sum::<u64>(),
+            "samples": self.samples(),
             "step": self.evaluations[0]["step"],
             "model": means(&|measure| self.model(measure)),
             "baselines": baselines.collect::<Map<_, _>>(),

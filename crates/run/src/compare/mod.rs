@@ -22,7 +22,7 @@ use crate::report::learning::points;
 use crate::report::time::{PHASES, Times, times};
 use crate::run_folder::RunFolder;
 use crate::text::number::{grouped, percent, significant};
-use crate::text::shown;
+use crate::text::{shown, utc};
 use errors::Errors;
 use samples::{RunSamples, SampleMatch};
 
@@ -161,6 +161,10 @@ impl Comparison {
         }));
         if groups.len() > 1 {
             sentences.push("Errors and losses compare among runs with the same letter only.".to_owned());
+        }
+        let firsts: Vec<&Side> = groups.values().map(|sides| sides[0].1).collect();
+        for (k, one) in firsts.iter().enumerate() {
+            sentences.extend(firsts[k + 1..].iter().filter_map(|other| units_sentence(one, other)));
         }
         sentences.extend(groups.iter().filter_map(|(samples, sides)| ahead(*samples, sides)));
         sentences
@@ -307,6 +311,38 @@ fn samples_sentence(samples: char, sides: &[(usize, &Side)]) -> String {
         count("validation"),
         count("test"),
     )
+}
+
+/// Samples of two runs on one file, of which one takes samples by themselves and the other those of
+/// one time together, as a model with a graph does. `None` for other runs.
+fn units_sentence(one: &Side, other: &Side) -> Option<String> {
+    let [data, other_data] = [one, other].map(|side| &side.plan["data"]);
+    let file = &data["files"][0]["fingerprint"];
+    if data["unit"] == other_data["unit"] || file.is_null() || *file != other_data["files"][0]["fingerprint"] {
+        return None;
+    }
+    let by_unit = |side: &Side| Some(format!("{} by {}s", side.samples, side.plan["data"]["unit"].as_str()?));
+    let units = format!("{} and {}", by_unit(one)?, by_unit(other)?);
+    let begin = |side: &Side| side.plan["split"]["test_start_ns"].as_i64();
+    let tested = |side: &Side| {
+        let errors = Errors::from_side(side).filter(|errors| errors.split() == "test" && side.folds.is_none())?;
+        errors.are_of_whole_parts().then(|| (errors.samples(), begin(side)))
+    };
+    if let (Some(samples), Some(others)) = (tested(one), tested(other))
+        && samples == others
+        && samples.1.is_some()
+    {
+        return Some(format!(
+            "{units}: one file, and the same test, {} samples from the same time on: their errors compare too, and their losses do not.",
+            grouped(samples.0)
+        ));
+    }
+    let from = |side: &Side| {
+        let samples = tested(side).map_or(String::new(), |(samples, _)| format!(" of {} samples", grouped(samples)));
+        let begin = begin(side).map_or(String::new(), |begin| format!(" from {} on", utc(begin)));
+        format!("that of {}{samples}{begin}", side.samples)
+    };
+    Some(format!("{units}: one file, and not the same test: {}, {}.", from(one), from(other)))
 }
 
 /// Which of several runs with the same samples and the same loss has the lowest validation loss.

@@ -1,5 +1,9 @@
 //! Tables with a column for each run: differing settings, and results.
 
+use std::path::Path;
+
+use megabatch_nn::model::{AttentionKind, Encoder, GraphConfig, ModelConfig};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::errors::{Errors, MEASURES, Measure, Measured, Unit};
@@ -7,7 +11,7 @@ use super::{Comparison, Side};
 use crate::report::html::Table;
 use crate::report::time::PHASES;
 use crate::text::bytes;
-use crate::text::number::{fixed, grouped, percent, seconds, significant};
+use crate::text::number::{fixed, grouped, percent, plural, seconds, significant};
 
 /// Text of an empty cell.
 const NOTHING: &str = "-";
@@ -45,7 +49,7 @@ impl Comparison {
     fn errors(&self) -> Vec<Row> {
         let judged: Vec<Errors<'_>> = self.sides.iter().filter_map(Errors::from_side).collect();
         let mut rows: Vec<Row> =
-            vec![("judged on".to_owned(), Box::new(|side| Some(Errors::from_side(side)?.judged_on())))];
+            vec![row("judged on", |side| Some(Errors::from_side(side)?.judged_on())), row("  samples", judged_samples)];
         for measure in MEASURES {
             let model = move |side: &Side| Some(error_text(measure, Errors::from_side(side)?.model(measure)?));
             rows.push((measure.name.to_owned(), Box::new(model)));
@@ -83,6 +87,8 @@ fn row(name: &str, cell: impl Fn(&Side) -> Option<String> + 'static) -> Row {
 fn progress() -> Vec<Row> {
     vec![
         row("samples", |side| Some(side.samples.to_string())),
+        row("model", model),
+        row("  graph", graph),
         row("steps", |side| {
             if let Some(folds) = side.folds {
                 return Some(format!("{} in {} folds", grouped(folds.steps), folds.folds));
@@ -94,6 +100,34 @@ fn progress() -> Vec<Row> {
         row("best validation loss", |side| side.best_validation().map(|(_, loss)| significant(loss, 4))),
         row("  at step", |side| side.best_validation().map(|(step, _)| grouped(step))),
     ]
+}
+
+/// Family of the model and its main sizes.
+fn model(side: &Side) -> Option<String> {
+    let ModelConfig { encoder, cell, hidden, layers, graph, .. } =
+        ModelConfig::deserialize(&side.plan["model"]).ok()?;
+    let recurrent =
+        || format!("{}, {} of {}", cell.name().to_uppercase(), plural(layers, "layer"), grouped(hidden as u64));
+    let attention = |GraphConfig { kind, layers, heads, hidden, .. }: GraphConfig| {
+        let name = match kind {
+            AttentionKind::Gat => "GAT",
+            AttentionKind::GatV2 => "GATv2",
+        };
+        format!("{name}, {} of {} of {hidden}", plural(layers, "layer"), plural(heads, "head"))
+    };
+    let parts = [(encoder == Encoder::Recurrent).then(recurrent), graph.map(attention)];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    Some(if parts.is_empty() { "linear".to_owned() } else { parts.join("; ") })
+}
+
+/// Name of the file of graphs between samples.
+fn graph(side: &Side) -> Option<String> {
+    let path = side.settings.get("model.graph").filter(|path| *path != "none")?;
+    Some(Path::new(path).file_name()?.display().to_string())
+}
+
+fn judged_samples(side: &Side) -> Option<String> {
+    Some(grouped(Errors::from_side(side)?.samples()))
 }
 
 fn speed() -> Vec<Row> {

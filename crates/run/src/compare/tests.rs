@@ -2,6 +2,7 @@ use std::num::NonZeroUsize;
 
 use megabatch_chunk_io::remove_mark;
 use megabatch_gpu_core::Device;
+use megabatch_nn::model::{GraphConfig, ModelConfig};
 
 use super::*;
 use crate::adapters::samples::SourceSamples;
@@ -71,6 +72,41 @@ fn runs_on_the_same_samples_are_ranked_and_an_unfinished_one_has_no_errors() {
     assert_eq!(differences, ["training.lr"]);
     let text = comparison.to_text();
     assert!(text.contains("training.lr  1  0.5\n") && !text.contains("reserved"), "{text}");
+}
+
+/// `compare` named neither a model with a graph nor one without, and was silent on their tests.
+#[test]
+fn a_model_with_a_graph_is_told_from_one_without_and_so_are_their_samples() {
+    let sides = |begins: [i64; 2]| {
+        let run = |label: &str, samples: char, unit: &str, begin: i64| {
+            let mut side = Side { samples, ..judged(side(label, "x", 1.0), 3.0) };
+            side.plan["data"]["unit"] = json!(unit);
+            side.plan["data"]["files"] = json!([{ "path": "shares.h5", "fingerprint": "x" }]);
+            side.plan["split"]["test_start_ns"] = json!(begin);
+            side.plan["model"] = json!(ModelConfig { hidden: 8, ..ModelConfig::default() });
+            side
+        };
+        let [alone, mut over_graph] =
+            [run("alone", 'A', "sample", begins[0]), run("graph", 'B', "cross-section", begins[1])];
+        let graph = Some(GraphConfig { hidden: 16, ..GraphConfig::default() });
+        over_graph.plan["model"] = json!(ModelConfig { hidden: 8, graph, ..ModelConfig::default() });
+        over_graph.settings.insert("model.graph", "/data/correlation.mbg".to_owned());
+        Comparison { sides: vec![alone, over_graph], ..Comparison::default() }
+    };
+    let same = sides([0, 0]);
+    assert_eq!(cells(&same, "model"), ["LSTM, 1 layer of 8", "LSTM, 1 layer of 8; GAT, 2 layers of 4 heads of 16"]);
+    assert_eq!(cells(&same, "  graph"), ["-", "correlation.mbg"]);
+    assert_eq!(cells(&same, "  samples"), ["10", "10"]);
+    let units = "A by samples and B by cross-sections: one file, and ";
+    let sentence = |comparison: &Comparison| {
+        let sentences = comparison.sentences();
+        sentences.iter().find_map(|text| text.strip_prefix(units)).unwrap_or_else(|| panic!("{sentences:?}")).to_owned()
+    };
+    let expected =
+        "the same test, 10 samples from the same time on: their errors compare too, and their losses do not.";
+    assert_eq!(sentence(&same), expected);
+    let expected = "not the same test: that of A of 10 samples from 1970-01-01 00:00 UTC on, that of B of 10 samples from 1970-01-02 00:00 UTC on.";
+    assert_eq!(sentence(&sides([0, 86_400_000_000_000])), expected);
 }
 
 /// A smaller `huber_delta` makes every loss smaller, and was said to be better.

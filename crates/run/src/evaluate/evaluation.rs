@@ -203,6 +203,15 @@ impl Evaluation {
         })
     }
 
+    /// The target at place `k` in tables of the report: its `number`, which charts have too, and
+    /// its name if it has one.
+    pub(crate) fn target_cell(&self, k: usize, number: usize) -> String {
+        match self.target_names.get(k).filter(|_| self.target_names.len() == self.model.rmse.len()) {
+            Some(name) => format!("{number} {name}"),
+            None => number.to_string(),
+        }
+    }
+
     /// The model, then the baselines by name.
     pub(crate) fn contenders(&self) -> impl Iterator<Item = (&'static str, &Metrics)> {
         contenders(&self.model, &self.baselines)

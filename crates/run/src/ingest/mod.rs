@@ -17,6 +17,7 @@ pub(crate) mod spool;
 #[cfg(test)]
 mod tests;
 pub(crate) mod universe;
+mod warm_up;
 pub(crate) mod work;
 
 pub use append::append;

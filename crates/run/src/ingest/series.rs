@@ -20,7 +20,7 @@ use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
 use super::spool::{SpoolFolder, parsed_row_bytes};
 use super::work::Pass;
-use super::{Recipe, Recordings, implausible, universe};
+use super::{Recipe, Recordings, implausible, universe, warm_up};
 use crate::adapters::series::{Origin, series_description};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Kind, Result};
@@ -200,6 +200,9 @@ pub(super) fn write(
             plan.with_scalers(&kept.scalers, kept.constant_warnings())?
         }
     };
+    if kept.is_none() {
+        warm_up::note(&plan.warm_ups(), &spec.features).iter().for_each(|note| host.observer.note(note));
+    }
     let series = SeriesProvenance {
         segments: &header.segments,
         excluded: &header.excluded,

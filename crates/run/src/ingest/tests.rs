@@ -321,6 +321,43 @@ fn files_that_are_named_after_several_symbols_are_not_joined_to_one() {
     }
 }
 
+/// Remarks of the work.
+#[derive(Default)]
+struct Notes(std::sync::Mutex<Vec<String>>);
+
+impl Observer for Notes {
+    fn begin(&self, _work: Work<'_>) -> Box<dyn Progress> {
+        Box::new(Silent)
+    }
+
+    fn note(&self, text: &str) {
+        self.0.lock().unwrap().push(text.to_owned());
+    }
+}
+
+/// Most days of a few months of daily bars were dropped without a word.
+#[test]
+fn a_long_warm_up_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let recipe = Recipe {
+        bars: vec![bars(folder.path(), "USDJPY.csv", 9, 3, &[])],
+        timeframes: windows("M1:60,H1:12"),
+        horizon: 5,
+        ..Recipe::default()
+    };
+    let notes = |name: &str, recipe: &Recipe| {
+        let observer = Notes::default();
+        ingest(recipe, &folder.path().join(name), &Host { observer: &observer, ..Host::silent() }).unwrap();
+        observer.0.into_inner().unwrap()
+    };
+    let long = notes("long.h5", &recipe);
+    assert_eq!(long.len(), 1, "{long:?}");
+    assert!(long[0].starts_with("USDJPY: 49 of "), "{long:?}");
+    assert!(long[0].contains(" H1 bars have no row: sma_50_distance reads 49 bars before a row"), "{long:?}");
+    let short = Recipe { features: FeatureList(vec![Feature::LogReturn]), ..recipe };
+    assert!(notes("short.h5", &short).is_empty());
+}
+
 /// A file of several symbols was read for each of them.
 #[test]
 fn a_file_of_several_symbols_is_read_once() {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::run_status::{READINGS, RunStatus};
 use crate::error::{Context as _, Result};
 use crate::evaluate::folds::FoldPlan;
-use crate::run_folder::{LogFollower, LogUpdate, RunFolder};
+use crate::run_folder::{LogFollower, LogUpdate, RunFolder, SessionEnd};
 use crate::text::number::{grouped, significant};
 
 /// Age of the last line from which on the folder's lock is asked for: a run that writes is left
@@ -101,8 +101,8 @@ impl MonitoredRun {
         let evaluated = fs::metadata(self.run.evaluation_file()).and_then(|found| found.modified()).ok();
         self.status.fold = self.folds.filter(|_| self.fold > 0).map(|folds| (self.fold, folds));
         let is_last = self.status.fold.is_none_or(|(number, folds)| number == folds);
-        let is_finished = match self.status.end.as_deref() {
-            Some(end) => end == "finished",
+        let is_finished = match self.status.end {
+            Some(end) => end == SessionEnd::Finished,
             None => evaluated >= written,
         };
         self.status.has_ended = is_last && evaluated.is_some() && is_finished;
@@ -130,7 +130,7 @@ impl MonitoredRun {
         let warnings = self.status.warnings.iter().map(|(step, text)| json!({ "step": step, "text": text }));
         answer.insert("warnings".to_owned(), warnings.collect());
         let killed = self.status.was_killed.then_some("killed");
-        answer.insert("end".to_owned(), json!(self.status.end.as_deref().or(killed)));
+        answer.insert("end".to_owned(), json!(self.status.end.map(SessionEnd::name).or(killed)));
         Value::Object(answer)
     }
 }

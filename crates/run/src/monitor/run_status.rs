@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::warning;
 use crate::gpu::GpuSample;
+use crate::run_folder::SessionEnd;
 use crate::text::number::{percent, seconds};
 
 /// Steps over which speed and shares of time are averaged.
@@ -24,9 +25,8 @@ pub struct RunStatus {
     pub fold: Option<(usize, usize)>,
     /// True if it was evaluated after its last step, and no fold follows.
     pub has_ended: bool,
-    /// End of the last session: `finished`, `stopped` or `failed`; `None` while it goes on, and
-    /// after a kill.
-    pub end: Option<String>,
+    /// End of the last session; `None` while it goes on, and after a kill.
+    pub(crate) end: Option<SessionEnd>,
     /// True if it ended without a word: no process has its folder, and its log is silent.
     pub was_killed: bool,
     /// Time since the last line of its log was written.
@@ -161,8 +161,7 @@ impl RunStatus {
             }
             Some("checkpoint") => self.between_steps_s += number("save_s").unwrap_or(0.0),
             Some("epoch") => self.epoch.clone_from(line),
-            Some("end") => self.end = line["how"].as_str().map(str::to_owned),
-            _ => {}
+            _ => self.end = SessionEnd::from_metric(line).or(self.end),
         }
         self.rollbacks = number("rollbacks").unwrap_or(self.rollbacks);
         if let Some(sentence) = warning::sentence(line) {
@@ -210,7 +209,7 @@ impl RunStatus {
 
     /// True if nothing more is written: the run has ended, was stopped or failed.
     pub fn is_over(&self) -> bool {
-        self.has_ended || matches!(self.end.as_deref(), Some("stopped" | "failed"))
+        self.has_ended || matches!(self.end, Some(SessionEnd::Stopped | SessionEnd::Failed))
     }
 
     /// True if a run is not over and its log is five minutes old: it was killed, or hangs.
@@ -235,10 +234,10 @@ impl RunStatus {
 
     /// The time left, or the end of the run.
     pub fn remaining(&self) -> String {
-        match (self.get("time_left_seconds"), self.end.as_deref()) {
+        match (self.get("time_left_seconds"), self.end) {
             _ if self.has_ended => "ended".to_owned(),
-            (_, Some("stopped")) => "stopped; --resume goes on".to_owned(),
-            (_, Some("failed")) => "failed".to_owned(),
+            (_, Some(SessionEnd::Stopped)) => "stopped; --resume goes on".to_owned(),
+            (_, Some(SessionEnd::Failed)) => "failed".to_owned(),
             _ if self.was_killed => "killed; --resume goes on".to_owned(),
             // Of a run on another machine, no lock is seen.
             _ if self.is_stalled() => "no longer running, or stalled".to_owned(),

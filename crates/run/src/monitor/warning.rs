@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::run_folder::SessionEnd;
 use crate::text::bytes;
 use crate::text::number::{percent, significant};
 
@@ -45,7 +46,9 @@ pub(super) fn sentence(line: &Value) -> Option<String> {
             number("step"),
             significant(number("rate_factor"), 2)
         ),
-        "end" if line["how"] == "failed" => format!("the session failed: {}", text("error")),
+        _ if SessionEnd::from_metric(line) == Some(SessionEnd::Failed) => {
+            format!("the session failed: {}", text("error"))
+        }
         _ => return None,
     })
 }

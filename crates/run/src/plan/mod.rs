@@ -72,16 +72,12 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
         require_one_fold(&config)?;
     }
     let setup = TrainingSetup::open(Request {
-        config,
         data: request.data.as_deref(),
         device: &request.device,
         max_steps: request.max_steps,
         memory_bytes: request.memory_bytes,
-        processes: 1,
-        gpu_processes: 1,
         ranks: request.ranks,
-        intent: Intent::Plan,
-        host,
+        ..Request::new(config, Intent::Plan, host)
     })?;
     if setup.ranks > 1 {
         setup.training.check_distributed()?;

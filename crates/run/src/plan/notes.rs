@@ -16,7 +16,8 @@ use crate::error::Result;
 use crate::setup::TrainingSetup;
 use crate::setup::computing::RequestedGpu;
 use crate::setup::settings::{precision, streams};
-use crate::text::number::{grouped, significant};
+use crate::text::bytes;
+use crate::text::number::{grouped, percent, significant};
 
 /// Remarks on a run: sentences without their full stop.
 pub(crate) struct Remarks {
@@ -40,6 +41,7 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
     }));
     notes.extend(setup.gpu_passed_over.clone());
     notes.extend(notes_on_gpu(setup));
+    notes.extend(note_on_checkpointing(setup)?);
     let purge = match &setup.data {
         Data::Samples(samples) => {
             notes.extend(note_on_barriers(samples.source(), setup.training.loss)?);
@@ -78,6 +80,27 @@ fn notes_on_gpu(setup: &TrainingSetup) -> Vec<String> {
         format!("the series does not fit on {name} beside the run: each batch brings the bars that its windows cover")
     });
     shared.into_iter().chain(comes).collect()
+}
+
+/// Least share of the memory beside the data that gradient checkpointing is worth its time for.
+const CHECKPOINTING_SHARE_MIN: f64 = 0.05;
+
+/// A note on gradient checkpointing on the CPU that saves little.
+fn note_on_checkpointing(setup: &TrainingSetup) -> Result<Option<String>> {
+    if !setup.training.gradient_checkpointing || setup.gpu_asked.is_some() {
+        return Ok(None);
+    }
+    let without = trainer::Config { gradient_checkpointing: false, ..setup.training.clone() };
+    let without = setup.footprint(&without)?.total_bytes();
+    let saved = without.saturating_sub(setup.footprint(&setup.training)?.total_bytes());
+    let share = saved as f64 / without as f64;
+    let share_text = if saved == 0 { "none".to_owned() } else { percent(share) };
+    Ok((share < CHECKPOINTING_SHARE_MIN).then(|| {
+        format!(
+            "training.gradient_checkpointing saves {share_text} of the {} that the run takes beside its data: windows are short, or weights many",
+            bytes(without)
+        )
+    }))
 }
 
 /// A note on targets that are classes, where the loss takes them for numbers.

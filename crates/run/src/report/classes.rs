@@ -1,7 +1,6 @@
 //! True against predicted classes: accuracy by class, and confusion tables.
 
 use megabatch_nn::loss::{Classes, Loss};
-use megabatch_trainer::Metrics;
 
 use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::horizons::judged;
@@ -44,7 +43,7 @@ pub(crate) fn section(evaluation: &Evaluation, loss: Loss, unit: &str, graph_cla
         if !name.is_empty() {
             body.push_str(&format!("<h3>{}</h3>", escape(&name)));
         }
-        body.push_str(&target_tables(&part.model, group.targets.start + 1, &class_names(classes, unit)));
+        body.push_str(&target_tables(part, group.targets.start + 1, &class_names(classes, unit)));
     }
     let intro = paragraph(&format!(
         "{} Rows of a confusion table are true classes and columns predicted ones; percentages are of the row. Right predictions stand on the diagonal.",
@@ -54,8 +53,8 @@ pub(crate) fn section(evaluation: &Evaluation, loss: Loss, unit: &str, graph_cla
 }
 
 /// Tables and charts of the targets of one loss, the first of which has the number `first`.
-fn target_tables(metrics: &Metrics, first: usize, names: &[String]) -> String {
-    let Some(classes) = &metrics.classes else { return String::new() };
+fn target_tables(part: &Evaluation, first: usize, names: &[String]) -> String {
+    let Some(classes) = &part.model.classes else { return String::new() };
     let confusion = |counts: Vec<Vec<usize>>| Confusion { noun: "target", names: names.to_vec(), counts };
     let targets = &classes.confusion;
     if let [counts] = targets.as_slice() {
@@ -66,8 +65,9 @@ fn target_tables(metrics: &Metrics, first: usize, names: &[String]) -> String {
         html.push_str(&accuracy_by_target(targets, first, names).to_html());
     }
     let each = few_horizons(targets.len()).into_iter().map(|k| {
-        let table = confusion(targets[k - 1].clone()).table(&format!("Confusion of target {}", first + k - 1));
-        format!("<details><summary>Confusion of target {}</summary>\n{table}</details>\n", first + k - 1)
+        let caption = format!("Confusion of target {}", part.target_cell(k - 1, first + k - 1));
+        let table = confusion(targets[k - 1].clone()).table(&caption);
+        format!("<details><summary>{}</summary>\n{table}</details>\n", escape(&caption))
     });
     html.extend(each);
     html
@@ -283,7 +283,8 @@ mod tests {
     #[test]
     fn targets_are_counted_together_and_a_few_alone() {
         let targets = [[(0, 0), (1, 1)], [(0, 1), (1, 1)]].map(|pairs| counted(&pairs, 2)).to_vec();
-        let html = section(&evaluation(targets), Loss::Classes(Classes::Labels(2)), "pips", &[]).unwrap().body;
+        let mut evaluation = evaluation(targets);
+        let html = section(&evaluation, Loss::Classes(Classes::Labels(2)), "pips", &[]).unwrap().body;
         for part in
             ["all 2 targets together", "Accuracy of each class by target", "<summary>Confusion of target 2</summary>"]
         {
@@ -291,6 +292,9 @@ mod tests {
         }
         let all = "<th scope=\"row\">class 0</th><td class=\"n\" style=\"--shade:30%\">1<small>50.0 %</small></td>";
         assert!(html.contains(all), "{html}");
+        evaluation.target_names = ["up", "<down>"].map(str::to_owned).to_vec();
+        let html = section(&evaluation, Loss::Classes(Classes::Labels(2)), "pips", &[]).unwrap().body;
+        assert!(html.contains("<summary>Confusion of target 2 &lt;down&gt;</summary>"), "{html}");
     }
 
     #[test]

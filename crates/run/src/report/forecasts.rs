@@ -12,8 +12,8 @@ const GROUPS: usize = 10;
 /// Share of the values at each end that a cloud leaves out of the picture.
 const TAIL: f64 = 0.005;
 
-/// `unit` is that of the targets.
-pub(crate) fn section(forecasts: &Forecasts, bar: &str, unit: &str) -> Section {
+/// `unit` is that of the targets, and `names` are theirs; none where they are horizons.
+pub(crate) fn section(forecasts: &Forecasts, bar: &str, unit: &str, names: &[String]) -> Section {
     let (drawn, all) = (forecasts.len().min(POINTS_MAX), plural(forecasts.len(), "sample"));
     let chosen = if drawn < forecasts.len() {
         format!(", {} of them drawn at even distances; correlations are over all", grouped(drawn as u64))
@@ -26,13 +26,14 @@ pub(crate) fn section(forecasts: &Forecasts, bar: &str, unit: &str) -> Section {
          lowest predictions to the highest; they lie on the line if predictions are calibrated. The highest and the lowest half percent of predictions \
          and of targets are left out.",
     ));
-    let clouds: Vec<String> = forecasts.pairs.iter().map(|pairs| cloud(&pairs.known(), bar, unit).to_html()).collect();
-    body.push_str(&side_by_side(&clouds));
-    body.push_str(&stretch(forecasts, bar, unit));
+    let target = |pairs: &Pairs| target(pairs.horizon, bar, names);
+    let cloud = |pairs: &Pairs| cloud(&pairs.known(), &target(pairs), unit).to_html();
+    body.push_str(&side_by_side(&forecasts.pairs.iter().map(cloud).collect::<Vec<_>>()));
+    body.push_str(&stretch(forecasts, target, unit));
     Section { id: "forecasts", title: "Predicted against actual", body }
 }
 
-fn cloud(pairs: &Pairs, bar: &str, unit: &str) -> Chart {
+fn cloud(pairs: &Pairs, target: &str, unit: &str) -> Chart {
     let correlation = correlation(&pairs.predicted, &pairs.actual);
     let (x, y) = (middle(&pairs.predicted), middle(&pairs.actual));
     let inside = |&(px, py): &(f64, f64)| (x.0..=x.1).contains(&px) && (y.0..=y.1).contains(&py);
@@ -42,8 +43,7 @@ fn cloud(pairs: &Pairs, bar: &str, unit: &str) -> Chart {
     Chart {
         words: Words {
             title: format!(
-                "{} ahead: correlation {}, RMSE {}",
-                horizon(pairs.horizon, bar),
+                "{target}: correlation {}, RMSE {}",
                 correlation.map_or("undefined".to_owned(), |r| format!("{r:.3}")),
                 significant(rmse(pairs), 4)
             ),
@@ -70,13 +70,16 @@ fn cloud(pairs: &Pairs, bar: &str, unit: &str) -> Chart {
     }
 }
 
-/// `36 bars of M1`.
-fn horizon(horizon: usize, bar: &str) -> String {
+/// The name of a target that has one, else its horizon: `36 bars of M1 ahead`.
+fn target(horizon: usize, bar: &str, names: &[String]) -> String {
+    if let Some(name) = names.get(horizon - 1) {
+        return name.clone();
+    }
     let bar = if horizon == 1 { bar.replacen("bars", "bar", 1) } else { bar.to_owned() };
-    format!("{horizon} {bar}")
+    format!("{horizon} {bar} ahead")
 }
 
-fn stretch(forecasts: &Forecasts, bar: &str, unit: &str) -> String {
+fn stretch(forecasts: &Forecasts, target: impl Fn(&Pairs) -> String, unit: &str) -> String {
     let Some((range, pairs)) = forecasts.stretch() else { return String::new() };
     let x: Vec<f64> = match &forecasts.times {
         Some(times) => times[range.clone()].iter().map(|&time| time as f64).collect(),
@@ -86,10 +89,10 @@ fn stretch(forecasts: &Forecasts, bar: &str, unit: &str) -> String {
     Chart {
         words: Words {
             title: format!(
-                "{} in a row{}, {} ahead",
+                "{} in a row{}, {}",
                 plural(x.len(), "sample"),
                 forecasts.instrument(range.start).map_or_else(String::new, |name| format!(" of {name}")),
-                horizon(pairs.horizon, bar)
+                target(pairs)
             ),
             description: format!("Predicted and actual {unit} over time, from the middle of the split."),
         },
@@ -208,10 +211,12 @@ mod tests {
     fn a_cloud_says_its_horizon_and_correlation_and_leaves_out_tails() {
         let mut predicted: Vec<f32> = (0..1000).map(|k| k as f32).collect();
         predicted[500] = 1e9;
-        let chart = cloud(&pairs(predicted.clone(), predicted), "bars of M1", "pips");
+        let chart = cloud(&pairs(predicted.clone(), predicted), &target(3, "bars of M1", &[]), "pips");
         assert_eq!(chart.words.title, "3 bars of M1 ahead: correlation 1.000, RMSE 0.000");
         assert!(chart.series[0].points.iter().all(|point| point.0 < 2000.0));
-        assert!(horizon(1, "bars of M1") == "1 bar of M1");
+        assert_eq!(target(1, "bars of M1", &[]), "1 bar of M1 ahead");
+        // It was "1 bar of M1 ahead" also of a column that is no horizon.
+        assert_eq!(target(1, "bars of M1", &["forward_3".to_owned()]), "forward_3");
     }
 
     /// Predictions of a tenth of the targets' size filled the picture as if they were as large.
@@ -219,7 +224,7 @@ mod tests {
     fn predictions_and_targets_have_one_scale() {
         let actual: Vec<f32> = (-100..=100).map(|k| k as f32).collect();
         let predicted = actual.iter().map(|y| y / 10.0).collect();
-        let html = cloud(&pairs(predicted, actual), "bars of M1", "pips").to_html();
+        let html = cloud(&pairs(predicted, actual), "3 bars of M1 ahead", "pips").to_html();
         let path = html.split("class=\"line guide c6\" d=\"M").nth(1).unwrap().split('"').next().unwrap();
         let ends: Vec<f64> = path.split([' ', 'L']).map(|number| number.parse().unwrap()).collect();
         let [x0, y0, x1, y1] = ends[..] else { panic!("{path}") };

@@ -138,7 +138,7 @@ fn table(evaluation: &Evaluation, unit: &str) -> Table {
     let rows = (0..evaluation.model.rmse.len()).map(|k| {
         let direction = evaluation.model.direction_accuracy[k];
         let direction = direction.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
-        std::iter::once((k + 1).to_string())
+        std::iter::once(evaluation.target_cell(k, k + 1))
             .chain(evaluation.contenders().map(|(_, metrics)| significant(metrics.rmse[k], 4)))
             .chain([significant(evaluation.model.mae[k], 4)])
             .chain(has_directions.then_some(direction))
@@ -165,7 +165,7 @@ fn class_table(evaluation: &Evaluation) -> Table {
         .flat_map(|(error, _)| contenders().map(move |(name, _)| format!("{error}, {}", name.replace('_', " "))));
     let row = |k: usize| {
         let cells = columns.iter().flat_map(|(_, cell)| contenders().map(move |(_, classes)| cell(classes, k)));
-        std::iter::once((k + 1).to_string()).chain(cells).collect()
+        std::iter::once(evaluation.target_cell(k, k + 1)).chain(cells).collect()
     };
     Table {
         caption: format!("Errors by {noun}"),
@@ -230,6 +230,14 @@ mod tests {
         let cells = "<td class=\"n\">50.0 %</td><td class=\"n\">25.0 %</td><td class=\"n\">25.0 %</td><td class=\"n\">12.5 %</td>";
         assert!(html.contains(cells) && html.contains("balanced accuracy, most frequent"), "{html}");
         assert!(!html.contains("777") && !html.contains("direction"), "{html}");
+    }
+
+    #[test]
+    fn targets_with_names_are_named_beside_their_numbers() {
+        let mut evaluation = Evaluation::with_one_horizon([("model", 1.0), ("mean", 1.1)]);
+        evaluation.target_names = vec!["forward_3".to_owned()];
+        let html = section(&evaluation, "bars of M1", "units of the targets").body;
+        assert!(html.contains("<th scope=\"row\">1 forward_3</th>"), "{html}");
     }
 
     #[test]

@@ -95,17 +95,18 @@ fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 fn table(evaluation: &Evaluation) -> Table {
     let columns = evaluation.information_columns();
     let names = columns.iter().map(|column| column.name.clone());
-    let head = std::iter::once("horizon".to_owned()).chain(names).chain(["lag".to_owned(), "graphs".to_owned()]);
+    let target = if evaluation.target_names.is_empty() { "horizon" } else { evaluation.unit_names.target };
+    let head = std::iter::once(target.to_owned()).chain(names).chain(["lag".to_owned(), "graphs".to_owned()]);
     let rows = evaluation.model.information.iter().flat_map(|information| {
         let counts = information.ic_lags.iter().zip(&information.ic_graphs).enumerate();
         counts.map(|(k, (lag, graphs))| {
             let cells = columns.iter().map(|column| column.cell(k));
-            let horizon = std::iter::once((k + 1).to_string());
-            horizon.chain(cells).chain([lag.to_string(), graphs.to_string()]).collect()
+            let target = std::iter::once(evaluation.target_cell(k, k + 1));
+            target.chain(cells).chain([lag.to_string(), graphs.to_string()]).collect()
         })
     });
     Table {
-        caption: "Correlations by horizon: mean and deviation over graphs; t by Newey-West with the lag".to_owned(),
+        caption: format!("Correlations by {target}: mean and deviation over graphs; t by Newey-West with the lag"),
         head: head.collect(),
         rows: rows.collect(),
     }
@@ -158,6 +159,14 @@ mod tests {
             html.split("class=\"cloud c4\" d=\"").nth(n).unwrap().split('"').next().unwrap().matches('M').count()
         };
         assert_eq!((cloud(1), cloud(2)), (29, 30), "a day without a correlation has no point");
+    }
+
+    #[test]
+    fn targets_with_names_are_named_beside_their_numbers() {
+        let mut evaluation = evaluation(true);
+        evaluation.target_names = vec!["forward_3".to_owned()];
+        let html = section(&evaluation).unwrap().body;
+        assert!(html.contains("<th scope=\"row\">1 forward_3</th>"), "{html}");
     }
 
     #[test]

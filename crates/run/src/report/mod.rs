@@ -67,6 +67,7 @@ impl Report<'_> {
     /// The page as HTML.
     pub(crate) fn to_html(&self) -> String {
         let (bar, unit) = (self.data.bar.as_str(), self.data.unit);
+        let names = self.evaluation.map(|evaluation| evaluation.target_names.as_slice()).unwrap_or_default();
         let learning = learning::section(self.metrics, self.loss_name, self.config.get(&config::training::CLIP_NORM));
         let sections = [
             Some(learning),
@@ -76,7 +77,7 @@ impl Report<'_> {
                 .map(|evaluation| horizons::section(evaluation, bar, unit)),
             self.classes(),
             self.evaluation.and_then(information::section),
-            self.forecasts.map(|forecasts| forecasts::section(forecasts, bar, unit)),
+            self.forecasts.map(|forecasts| forecasts::section(forecasts, bar, unit, names)),
             self.attention.map(attention::section),
             self.day.map(day::section),
             Some(data::section(self.data)),

@@ -21,6 +21,8 @@ pub(crate) struct MetricsLog {
     since: Instant,
     /// The line being written. Its memory is reused.
     line: Vec<u8>,
+    /// False once a line could not be written: it may be cut short.
+    is_whole: bool,
 }
 
 /// A step as its line has it.
@@ -58,27 +60,40 @@ impl ResumePoint {
 const END: &str = "end";
 
 /// End of a session.
-#[derive(Clone, Copy)]
-pub(crate) enum SessionEnd<'a> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SessionEnd {
     /// The run is trained and evaluated.
     Finished,
     /// The user ended it.
     Stopped,
     /// An error ended it.
-    Failed(&'a Error),
+    Failed,
 }
 
-impl SessionEnd<'_> {
-    /// Its line after `step` steps.
-    pub(crate) fn metric(self, step: u64) -> Value {
+impl SessionEnd {
+    const ALL: [SessionEnd; 3] = [SessionEnd::Finished, SessionEnd::Stopped, SessionEnd::Failed];
+
+    /// Its name in the log and in answers.
+    pub(crate) fn name(self) -> &'static str {
         match self {
-            SessionEnd::Finished => json!({ "event": END, "step": step, "how": "finished" }),
-            SessionEnd::Stopped => json!({ "event": END, "step": step, "how": "stopped" }),
-            SessionEnd::Failed(error) => {
-                let error = error.to_string();
-                json!({ "event": END, "step": step, "how": "failed", "error": error.lines().next() })
-            }
+            SessionEnd::Finished => "finished",
+            SessionEnd::Stopped => "stopped",
+            SessionEnd::Failed => "failed",
         }
+    }
+
+    /// Its line after `step` steps, with the first line of the `error` that ended the session.
+    pub(crate) fn metric(self, step: u64, error: Option<&Error>) -> Value {
+        let mut metric = json!({ "event": END, "step": step, "how": self.name() });
+        if let Some(error) = error {
+            metric["error"] = error.to_string().lines().next().into();
+        }
+        metric
+    }
+
+    /// The end that a line of the log has; `None` for lines of other events.
+    pub(crate) fn from_metric(metric: &Value) -> Option<Self> {
+        SessionEnd::ALL.into_iter().find(|end| metric["event"] == END && metric["how"] == end.name())
     }
 }
 
@@ -102,7 +117,7 @@ impl MetricsLog {
     /// Opens the log of `run` after its last line.
     pub(crate) fn open_at_end(run: &RunFolder) -> Result<Self> {
         let file = OpenOptions::new().append(true).open(run.metrics_file())?;
-        Ok(MetricsLog { path: run.metrics_file(), file, since: Instant::now(), line: Vec::new() })
+        Ok(MetricsLog { path: run.metrics_file(), file, since: Instant::now(), line: Vec::new(), is_whole: true })
     }
 
     /// Appends one line as soon as its event is over. Validations and checkpoints get the time
@@ -121,12 +136,21 @@ impl MetricsLog {
         self.write(&StepLine { step })
     }
 
+    /// Appends that `error` ended the session after `step` steps, if the log can be written.
+    pub(crate) fn push_failure(&mut self, step: u64, error: &Error) {
+        if self.is_whole {
+            // The error that ended the session is the one to report.
+            let _ = self.push(&SessionEnd::Failed.metric(step, Some(error)));
+        }
+    }
+
     fn write(&mut self, line: &impl Serialize) -> Result<()> {
         self.line.clear();
         serde_json::to_writer(&mut self.line, line)?;
         self.line.push(b'\n');
         // In one call, so that a line is cut short only where the system itself cuts it.
         let write = self.file.write_all(&self.line);
+        self.is_whole &= write.is_ok();
         write.with_context(|| format!("{}: cannot write", self.path.display()))?;
         self.since = Instant::now();
         Ok(())
@@ -157,15 +181,17 @@ mod tests {
         let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
         log.push(&json!({ "event": "step", "step": 1 })).unwrap();
         let failed = Error::data("the first line\nand more");
-        for (end, line) in [
-            (SessionEnd::Finished, json!({ "event": "end", "step": 1, "how": "finished" })),
-            (SessionEnd::Stopped, json!({ "event": "end", "step": 1, "how": "stopped" })),
+        for (end, error, line) in [
+            (SessionEnd::Finished, None, json!({ "event": "end", "step": 1, "how": "finished" })),
+            (SessionEnd::Stopped, None, json!({ "event": "end", "step": 1, "how": "stopped" })),
             (
-                SessionEnd::Failed(&failed),
+                SessionEnd::Failed,
+                Some(&failed),
                 json!({ "event": "end", "step": 1, "how": "failed", "error": "the first line" }),
             ),
         ] {
-            MetricsLog::open_at_end(&run).unwrap().push(&end.metric(1)).unwrap();
+            MetricsLog::open_at_end(&run).unwrap().push(&end.metric(1, error)).unwrap();
+            assert_eq!(SessionEnd::from_metric(&line), Some(end));
             assert_eq!(run.metrics().unwrap()[1..], [line]);
             MetricsLog::open_at(&run, ResumePoint { step: 1, rollbacks: 0 }).unwrap();
             assert_eq!(run.metrics().unwrap().len(), 1);

@@ -6,6 +6,8 @@ mod log;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use megabatch_atomic_file as atomic_file;
 use megabatch_atomic_file::remove_stale_in;
@@ -19,6 +21,10 @@ use crate::plan::Plan;
 
 pub(crate) use follow::{LogFollower, LogUpdate};
 pub(crate) use log::{MetricsLog, ResumePoint, SessionEnd};
+
+/// Attempts to lock a folder that others only look at, and the pause between two.
+const LOCK_ATTEMPTS: usize = 1000;
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 
 /// The folder that `train --out` names.
 #[derive(Clone)]
@@ -88,18 +94,23 @@ impl RunFolder {
         // The folder itself is locked, so that nothing has to be written for it. Where the system
         // cannot, nothing is.
         let Ok(folder) = File::open(&self.root) else { return Ok(RunLock { _folder: None }) };
-        match folder.try_lock() {
-            Err(TryLockError::WouldBlock) => Err(Error::usage(format!(
-                "{root}: another process trains in this folder; wait for it, or name another folder"
-            ))),
-            _ => Ok(RunLock { _folder: Some(folder) }),
+        for _ in 0..LOCK_ATTEMPTS {
+            match folder.try_lock() {
+                // A process that looks whether the folder is free has it for an instant.
+                Err(TryLockError::WouldBlock) if self.is_free() => thread::sleep(LOCK_PAUSE),
+                Err(TryLockError::WouldBlock) => break,
+                _ => return Ok(RunLock { _folder: Some(folder) }),
+            }
         }
+        Err(Error::usage(format!("{root}: another process trains in this folder; wait for it, or name another folder")))
     }
 
     /// True if no process of this machine trains in the folder. False where the system cannot tell.
     pub(crate) fn is_free(&self) -> bool {
-        // A lock of this kind cannot be asked for: it is held until the end of this line.
-        File::open(&self.root).is_ok_and(|folder| folder.try_lock().is_ok())
+        // A lock of this kind cannot be asked for: it is held until the end of this line. It is a
+        // shared one, so that those who look do not hinder each other, and `take` tells them from
+        // a run.
+        File::open(&self.root).is_ok_and(|folder| folder.try_lock_shared().is_ok())
     }
 
     /// Writes configuration and plan, before the first step.
@@ -335,6 +346,22 @@ mod tests {
         drop(taken);
         assert!(run.is_free());
         assert!(run.take().is_ok());
+    }
+
+    /// A run that began while another process looked whether its folder is free was refused.
+    #[test]
+    fn a_look_at_a_folder_hinders_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let look = File::open(run.root()).unwrap();
+        look.lock_shared().unwrap();
+        assert!(run.is_free(), "another process looks at it");
+        thread::scope(|scope| {
+            let taken = scope.spawn(|| run.take().is_ok());
+            thread::yield_now();
+            look.unlock().unwrap();
+            assert!(taken.join().unwrap());
+        });
     }
 
     #[test]

@@ -111,6 +111,24 @@ pub(crate) struct Request<'a> {
     pub(crate) host: &'a Host<'a>,
 }
 
+impl<'a> Request<'a> {
+    /// A job of one process on this machine's CPU, with data and steps as `config` says.
+    pub(crate) fn new(config: Config, intent: Intent, host: &'a Host<'a>) -> Self {
+        Request {
+            config,
+            data: None,
+            device: "cpu",
+            max_steps: None,
+            memory_bytes: None,
+            processes: 1,
+            gpu_processes: 1,
+            ranks: 1,
+            intent,
+            host,
+        }
+    }
+}
+
 impl TrainingSetup {
     /// Device that computes steps.
     pub(crate) fn computes_on(&self) -> &Device {

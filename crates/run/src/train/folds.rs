@@ -110,21 +110,16 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &H
         folds.choose(&mut config, fold);
         config
     };
+    let planned = match folds.kind {
+        // The notes say of which fold the plan is.
+        FoldKind::WalkForward => config.clone(),
+        FoldKind::CrossValidation => fold_config(folds.folds - 1),
+    };
     let setup = Request {
-        config: match folds.kind {
-            // The notes say of which fold the plan is.
-            FoldKind::WalkForward => config.clone(),
-            FoldKind::CrossValidation => fold_config(folds.folds - 1),
-        },
         data: request.data.as_deref(),
         device: &request.device,
         max_steps: request.max_steps,
-        memory_bytes: None,
-        processes: 1,
-        gpu_processes: 1,
-        ranks: 1,
-        intent: Intent::Plan,
-        host,
+        ..Request::new(planned, Intent::Plan, host)
     };
     let setup = TrainingSetup::open(setup).with_context(|| format!("fold {}", folds.folds))?;
     for fold in 0..folds.folds {

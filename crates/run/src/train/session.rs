@@ -110,16 +110,13 @@ fn prepare(
     }
     let takes_all_threads = config.get(&config::training::THREADS).is_none();
     let mut setup = TrainingSetup::open(Request {
-        config,
         data: request.data.as_deref(),
         device: &device,
         max_steps: request.max_steps,
-        memory_bytes: None,
         processes: ranks.map_or(1, |ranks| ranks.share.processes),
         gpu_processes: ranks.map_or(1, |ranks| ranks.share.gpu_processes(&request.device)),
         ranks: ranks.map_or(1, |ranks| ranks.peers.world()),
-        intent: Intent::Run,
-        host,
+        ..Request::new(config, Intent::Run, host)
     })?;
     if let Some(ranks) = ranks {
         setup.gpu_passed_over = idle_gpus(&request.device);
@@ -295,9 +292,9 @@ impl Session {
         let end = match &concluded {
             Ok(trained) if trained.outcome.end == End::Stopped => SessionEnd::Stopped,
             Ok(_) => SessionEnd::Finished,
-            Err(error) => SessionEnd::Failed(error),
+            Err(_) => SessionEnd::Failed,
         };
-        let end = end.metric(outcome.steps);
+        let end = end.metric(outcome.steps, concluded.as_ref().err());
         let written = MetricsLog::open_at_end(&self.folder).and_then(|mut log| log.push(&end));
         let trained = concluded?;
         written.map(|()| trained)

@@ -16,7 +16,7 @@ use super::time_breakdown::LossWatch;
 use crate::error::{Error, Result, with_keys};
 use crate::host::{Host, Progress, Work};
 use crate::report::Peaks;
-use crate::run_folder::{MetricsLog, ResumePoint, RunFolder, SessionEnd};
+use crate::run_folder::{MetricsLog, ResumePoint, RunFolder};
 use crate::setup::TrainingSetup;
 use crate::setup::settings::loss_name;
 use crate::text::number::significant;
@@ -244,17 +244,20 @@ impl<'a> Watch<'a> {
 
     /// Writes that the session failed.
     pub(crate) fn fail(&mut self, error: &Error) {
-        let end = SessionEnd::Failed(error).metric(self.step);
-        self.write(&end);
+        self.log.push_failure(self.step, error);
     }
 
-    /// The session's measurements.
+    /// The session's measurements. An error is written as the session's end.
     pub(crate) fn finish(self) -> Result<Watched> {
-        let Watch { waited, validation_s, .. } = self;
+        let Watch { mut log, step, waited, validation_s, .. } = self;
         let answer = Watched { peaks: self.memory.into_peaks(), waited, validation_s };
         let watched = self.gpu.map_or(Ok(()), GpuWatch::finish);
         let recorded = self.recordings.finish().and(watched);
-        self.failure.map_or(recorded, Err).map(|()| answer)
+        let result = self.failure.map_or(recorded, Err);
+        if let Err(error) = &result {
+            log.push_failure(step, error);
+        }
+        result.map(|()| answer)
     }
 }
 

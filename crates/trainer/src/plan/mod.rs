@@ -9,6 +9,7 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 
+use megabatch_nn::batch::CarriedBars;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::memory::{LargestBatch, PlannedTensor};
 use megabatch_nn::model::{Model, Pooling, SampleShape};
@@ -179,7 +180,8 @@ impl Footprint {
         let pooling = config.model.pooling;
         let training = states.training.iter().zip(&shape.timeframes);
         let training = training.map(|(&rows, timeframe)| {
-            carried_len(config.model.state_len(), rows, config.step_samples().saturating_mul(timeframe.steps))
+            let places = CarriedBars::places(rows, timeframe.steps, config.step_samples());
+            carried_len(config.model.state_len(), rows, places)
         });
         let model =
             Model::new(shape.clone(), config.model.for_loss(config.loss)).expect("a footprint is that of a model");
@@ -284,7 +286,7 @@ fn carried_bars(config: &Config, samples: &dyn Samples, train: &SampleRanges) ->
     }
     let rows = SlicedSeries::new(samples)?.carried_rows(train)?;
     let timeframes = rows.iter().zip(&samples.shape().timeframes);
-    let step_rows = timeframes
-        .map(|(rows, timeframe)| [rows.len(), rows.len().min(config.step_samples().saturating_mul(timeframe.steps))]);
-    Ok(step_rows.collect())
+    let counts = timeframes
+        .map(|(rows, timeframe)| [rows.len(), CarriedBars::places(rows.len(), timeframe.steps, config.step_samples())]);
+    Ok(counts.collect())
 }

@@ -111,7 +111,7 @@ impl Trainer {
             self.check_weights()?;
             let state = State { unfinished: false, ..self.state(schedule, run) };
             let saved = self.on_first_rank(|trainer| {
-                let carried = trainer.backend.carried().map(Carried::states);
+                let carried = trainer.carried.as_ref().map(Carried::states);
                 checkpoints.save(&state, &trainer.parameters, &trainer.optimizer, carried).map(Some)
             })?;
             if let Some(path) = saved {

@@ -50,7 +50,7 @@ impl Prepared {
                 let gradients = TensorSet::zeros(&host.scope("model/gradients"), model.layout())?;
                 let (optimizer, mut fallback) = (optimizer()?, OomFallback::new(config));
                 let (engine, cuts) = first_engine(host, model, config, &mut fallback, |limits| limits.purpose(config))?;
-                (Backend::Cpu(Box::new(CpuBackend { engine, gradients, carried: None })), optimizer, fallback, cuts)
+                (Backend::Cpu(Box::new(CpuBackend { engine, gradients })), optimizer, fallback, cuts)
             }
             Some(gpu) => {
                 let (optimizer, mut fallback) = (optimizer()?, OomFallback::for_gpu(config));
@@ -80,14 +80,6 @@ impl Backend {
         }
     }
 
-    /// The CPU engine, and the states on the host that windows start from.
-    pub(super) fn engine_and_carried(&mut self) -> (&mut Engine, Option<&Carried>) {
-        match self {
-            Backend::Cpu(cpu) => (&mut cpu.engine, cpu.carried.as_ref()),
-            Backend::Cuda(cuda) => (&mut cuda.engine, cuda.carried.as_ref()),
-        }
-    }
-
     /// The memory of the GPU's steps, if it has any.
     pub(super) fn accelerator(&self) -> Option<&Accelerator> {
         match self {
@@ -103,35 +95,11 @@ impl Backend {
         }
     }
 
-    /// States on the host that windows start from, once a run that carries them is known. Those of
-    /// a GPU are newer until [`Backend::sync_to_host`].
-    pub(super) fn carried(&self) -> Option<&Carried> {
-        match self {
-            Backend::Cpu(cpu) => cpu.carried.as_ref(),
-            Backend::Cuda(cuda) => cuda.carried.as_ref(),
-        }
-    }
-
-    pub(super) fn carried_mut(&mut self) -> Option<&mut Carried> {
-        match self {
-            Backend::Cpu(cpu) => cpu.carried.as_mut(),
-            Backend::Cuda(cuda) => cuda.carried.as_mut(),
-        }
-    }
-
-    /// Replaces the carried states on the host.
-    pub(super) fn set_carried(&mut self, carried: Option<Carried>) {
-        match self {
-            Backend::Cpu(cpu) => cpu.carried = carried,
-            Backend::Cuda(cuda) => cuda.carried = carried,
-        }
-    }
-
     /// Has a GPU carry the states of the host, whose memory is taken where there is none.
-    pub(super) fn carry_states(&mut self, model: &Model, config: &Config) -> Result<()> {
+    pub(super) fn carry_states(&mut self, model: &Model, config: &Config, carried: Option<&Carried>) -> Result<()> {
         match self {
             Backend::Cpu(_) => Ok(()),
-            Backend::Cuda(cuda) => cuda.carry_states(model, config),
+            Backend::Cuda(cuda) => cuda.carry_states(model, config, carried),
         }
     }
 
@@ -143,11 +111,11 @@ impl Backend {
         }
     }
 
-    /// Brings `host` and the carried states there up to date, where they are changed on a GPU.
-    pub(super) fn sync_to_host(&mut self, host: &mut Host<'_>) -> Result<()> {
+    /// Brings `host` and the states `carried` there up to date, where they are changed on a GPU.
+    pub(super) fn sync_to_host(&mut self, host: &mut Host<'_>, carried: Option<&mut Carried>) -> Result<()> {
         match self {
             Backend::Cpu(_) => Ok(()),
-            Backend::Cuda(cuda) => cuda.sync_to_host(host),
+            Backend::Cuda(cuda) => cuda.sync_to_host(host, carried),
         }
     }
 

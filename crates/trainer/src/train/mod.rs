@@ -24,7 +24,7 @@ use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::model::{Model, SampleShape, TensorSet, encode, load_weights};
-use megabatch_nn_cpu::Compute;
+use megabatch_nn_cpu::{Carried, Compute};
 
 use crate::config::Config;
 use crate::config::TargetScaling;
@@ -65,6 +65,9 @@ pub struct Trainer {
     model: Model,
     parameters: TensorSet,
     optimizer: Optimizer,
+    /// States on the host that windows start from, once a run that carries them is known. Those of
+    /// a GPU are newer until [`Trainer::sync_to_host`].
+    carried: Option<Carried>,
     /// Optimizer steps done.
     step: u64,
     best: Option<Best>,
@@ -188,6 +191,7 @@ impl Trainer {
             target_scales: None,
             unreadable: Vec::new(),
             process_group: None,
+            carried: None,
             scaler: scaler(&config),
             device: device.clone(),
             step: 0,
@@ -252,7 +256,7 @@ impl Trainer {
 
     /// Brings weights, optimizer and carried states up to date, where they are changed on a GPU.
     fn sync_to_host(&mut self) -> Result<()> {
-        self.backend.sync_to_host(&mut self.optimizer.host(&mut self.parameters))
+        self.backend.sync_to_host(&mut self.optimizer.host(&mut self.parameters), self.carried.as_mut())
     }
 
     /// Writes the weights to a safetensors file, atomically. Its outputs are in the unit of the
@@ -361,7 +365,7 @@ impl Trainer {
         let resident = resident_series(run.samples);
         let kept = resident.as_ref().filter(|_| self.fallback.limits().keep_series);
         self.backend.keep_series(&self.model, &self.config, kept)?;
-        self.backend.carry_states(&self.model, &self.config)?;
+        self.backend.carry_states(&self.model, &self.config, self.carried.as_ref())?;
         let scope = self.batch_scope();
         let kept = self.keep_windows(run, &scope)?;
         let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };

@@ -18,8 +18,6 @@ use crate::train::optimizer::Optimizer;
 pub(super) struct CpuBackend {
     pub(super) engine: Engine,
     pub(super) gradients: TensorSet,
-    /// States that windows start from, once a run that carries them is known.
-    pub(super) carried: Option<Carried>,
 }
 
 /// Input of a step's gradients besides its batches.
@@ -45,10 +43,12 @@ pub(super) struct UpdateSettings {
 }
 
 impl CpuBackend {
-    /// The sums over the batches of a step, whose gradients are then in place.
+    /// The sums over the batches of a step, whose gradients are then in place. Windows start from
+    /// the states that are `carried`.
     pub(super) fn accumulate(
         &mut self,
         inputs: StepInputs<'_>,
+        mut carried: Option<&mut Carried>,
         feed: &mut BatchFeed<'_>,
         plan: &StepPlan,
     ) -> Result<Totals> {
@@ -56,19 +56,22 @@ impl CpuBackend {
         let mut totals = Totals::default();
         self.gradients.clear();
         // What a step noted that failed halfway.
-        self.carried.iter_mut().for_each(Carried::discard);
+        if let Some(carried) = &mut carried {
+            carried.discard();
+        }
         self.engine.load(model, parameters);
         for positions in &plan.batches {
             let batch = feed.next()?.expect("the feed has the batches of every step");
             let (objective, before) = (plan.objective_over(&batch, positions), totals.loss_sum);
-            let changes = Changes { gradients: &mut self.gradients, carried: self.carried.as_mut() };
+            let changes = Changes { gradients: &mut self.gradients, carried: carried.as_deref_mut() };
             totals = self.engine.accumulate(model, parameters, &batch, objective, changes, totals);
             let finite = totals.loss_sum.is_finite() && (is_scaled || self.gradients.first_non_finite().is_none());
             if !finite {
                 objective.loss.check_rows(batch.targets(), model.shape().outputs)?;
                 let loss = (totals.loss_sum - before) / objective.count as f64;
                 let gradient = self.gradients.first_non_finite().map(|(tensor, index)| (tensor.to_owned(), index));
-                let first = self.locate_non_finite(inputs, &batch, objective, gradient);
+                let carried = carried.as_deref();
+                let first = locate_non_finite(&mut self.engine, carried, inputs, &batch, objective, gradient);
                 let (tensor, index) = first.expect("a loss or a gradient that is not finite comes from one of these");
                 return Err(Error::NotFinite { step, loss, tensor, index });
             }
@@ -76,13 +79,15 @@ impl CpuBackend {
         Ok(totals)
     }
 
-    /// Norm, clip, update along the gradients. Nothing is updated where they overflowed.
+    /// Norm, clip, update along the gradients, and of the states that are `carried`. Nothing is
+    /// updated where they overflowed.
     pub(super) fn update(
         &mut self,
         settings: UpdateSettings,
         scaler: Option<&mut LossScaler>,
         optimizer: &mut Optimizer,
         parameters: &mut TensorSet,
+        carried: Option<&mut Carried>,
     ) -> Result<UpdateOutcome> {
         let UpdateSettings { inverse_scale, lr, clip_norm, learns } = settings;
         let gradients = &self.gradients;
@@ -96,20 +101,11 @@ impl CpuBackend {
             if learns {
                 self.engine.on_pool(|| optimizer.step(parameters, gradients, lr, factors, Threads::Pool));
             }
-            self.carried.iter_mut().for_each(Carried::commit);
+            if let Some(carried) = carried {
+                carried.commit();
+            }
         }
         Ok(UpdateOutcome { norm: examined.norm, overflow })
-    }
-
-    /// As [`locate_non_finite`], with the run's carried states.
-    pub(super) fn locate_non_finite(
-        &mut self,
-        inputs: StepInputs<'_>,
-        batch: &BatchView<'_>,
-        objective: Objective,
-        gradient: Option<(String, usize)>,
-    ) -> Option<(String, usize)> {
-        locate_non_finite(&mut self.engine, self.carried.as_ref(), inputs, batch, objective, gradient)
     }
 }
 

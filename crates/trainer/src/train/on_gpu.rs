@@ -50,9 +50,6 @@ pub(super) struct CudaBackend {
     tuning_folder: Option<PathBuf>,
     /// CPU engine, which evaluates, and finds numbers that are not finite.
     pub(super) engine: Engine,
-    /// States that windows start from, on the host, once a run that carries them is known. Steps
-    /// read and change those on the GPU.
-    pub(super) carried: Option<Carried>,
 }
 
 /// A step that is to be computed on a GPU.
@@ -89,8 +86,7 @@ impl CudaBackend {
         engine: Engine,
     ) -> Result<Self> {
         let (gpu, timer) = (gpu.clone(), GpuTimer::default());
-        let mut backend =
-            CudaBackend { gpu, accelerator: None, limits, timer, tuning_folder: None, engine, carried: None };
+        let mut backend = CudaBackend { gpu, accelerator: None, limits, timer, tuning_folder: None, engine };
         backend.ensure_accelerator(model, config)?;
         Ok(backend)
     }
@@ -134,16 +130,16 @@ impl CudaBackend {
     }
 
     /// Has steps carry the states of the host from now on, in memory of the GPU's.
-    pub(super) fn carry_states(&mut self, model: &Model, config: &Config) -> Result<()> {
-        self.ensure_accelerator(model, config)?;
-        let (Some(accelerator), Some(carried)) = (&mut self.accelerator, &self.carried) else { return Ok(()) };
+    pub(super) fn carry_states(&mut self, model: &Model, config: &Config, carried: Option<&Carried>) -> Result<()> {
+        let accelerator = self.ensure_accelerator(model, config)?;
+        let Some(carried) = carried else { return Ok(()) };
         Ok(accelerator.carry_states(&carried.rows(), config.step_samples(), carried.states())?)
     }
 
-    /// Brings `host` and the carried states there up to date.
-    pub(super) fn sync_to_host(&mut self, host: &mut Host<'_>) -> Result<()> {
-        let CudaBackend { accelerator: Some(accelerator), carried, .. } = self else { return Ok(()) };
-        Ok(accelerator.sync_to_host(host, carried.as_mut().map(Carried::states_mut))?)
+    /// Brings `host` and the states `carried` there up to date.
+    pub(super) fn sync_to_host(&mut self, host: &mut Host<'_>, carried: Option<&mut Carried>) -> Result<()> {
+        let Some(accelerator) = &mut self.accelerator else { return Ok(()) };
+        Ok(accelerator.sync_to_host(host, carried.map(Carried::states_mut))?)
     }
 
     /// A step: its plan, the sums over its batches, and the device's report of them, with weights
@@ -314,7 +310,7 @@ impl Trainer {
         };
         with_batches(source, batches, |feed| {
             self.sync_to_host()?;
-            let (engine, carried) = self.backend.engine_and_carried();
+            let (engine, carried) = (self.backend.engine(), self.carried.as_ref());
             engine.load(&self.model, &self.parameters);
             let (model, parameters, is_scaled) = (&self.model, &self.parameters, self.scaler.is_some());
             let inputs = StepInputs { model, parameters, step, is_scaled };

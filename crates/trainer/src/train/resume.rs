@@ -39,7 +39,7 @@ impl Trainer {
         let resumed = self.on_first_rank(|trainer| {
             let arithmetic = Arithmetic::here(trainer.config.precision);
             let before = before.unwrap_or(u64::MAX);
-            let carried = trainer.backend.carried_mut().map(Carried::states_mut);
+            let carried = trainer.carried.as_mut().map(Carried::states_mut);
             let (parameters, optimizer) = (&mut trainer.parameters, &mut trainer.optimizer);
             checkpoints.load_latest(before, &settings, &arithmetic, parameters, optimizer, carried)
         })?;
@@ -73,8 +73,8 @@ impl Trainer {
     pub fn save_checkpoint(&self, run: &Run<'_>) -> Result<Option<PathBuf>> {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let state = self.state(&Schedule::new(&self.config, run.train.len())?, run);
-        let fresh = if self.backend.carried().is_none() { self.fresh_states(run)? } else { None };
-        let carried = self.backend.carried().or(fresh.as_ref()).map(Carried::states);
+        let fresh = if self.carried.is_none() { self.fresh_states(run)? } else { None };
+        let carried = self.carried.as_ref().or(fresh.as_ref()).map(Carried::states);
         checkpoints.save(&state, &self.parameters, &self.optimizer, carried).map(Some)
     }
 
@@ -83,11 +83,10 @@ impl Trainer {
     pub(super) fn carry_states_of(&mut self, run: &Run<'_>) -> Result<()> {
         if self.config.carry_state {
             let rows = SlicedSeries::new(run.samples)?.carried_rows(run.train)?;
-            if !self.backend.carried().is_some_and(|carried| carried.is_of(&rows)) {
+            if !self.carried.as_ref().is_some_and(|carried| carried.is_of(&rows)) {
                 // Given back before the new ones are taken.
-                self.backend.set_carried(None);
-                let fresh = self.fresh_states(run)?;
-                self.backend.set_carried(fresh);
+                self.carried = None;
+                self.carried = self.fresh_states(run)?;
             }
         }
         Ok(())

@@ -80,7 +80,7 @@ impl Trainer {
             }
             (Backend::Cpu(cpu), None) => {
                 let plan = planner.plan(self.step, scale)?;
-                let totals = cpu.accumulate(inputs, pipeline.feed, &plan)?;
+                let totals = cpu.accumulate(inputs, self.carried.as_mut(), pipeline.feed, &plan)?;
                 (plan, totals, Gradients::Summed(cpu))
             }
             (Backend::Cpu(cpu), Some(process_group)) => {
@@ -110,7 +110,8 @@ impl Trainer {
             Gradients::Summed(cpu) => {
                 let inverse_scale = (share / f64::from(objective.scale)) as f32;
                 let settings = UpdateSettings { inverse_scale, lr, clip_norm: self.config.clip_norm, learns };
-                cpu.update(settings, self.scaler.as_mut(), &mut self.optimizer, &mut self.parameters)?
+                let (scaler, carried) = (self.scaler.as_mut(), self.carried.as_mut());
+                cpu.update(settings, scaler, &mut self.optimizer, &mut self.parameters, carried)?
             }
             Gradients::Applied(report) => self.note_report(&report, loss)?,
         };

@@ -106,6 +106,29 @@ pub struct SampleInstants {
     pub alone: Vec<usize>,
 }
 
+/// Bars of one instrument in one timeframe, of which the first of each segment have no row: a
+/// feature reads bars before its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WarmUp {
+    /// Name of the instrument.
+    pub instrument: String,
+    /// The timeframe.
+    pub timeframe: Timeframe,
+    /// Number of bars.
+    pub bars: usize,
+    /// Number of those without a row.
+    pub without_row: usize,
+    /// Number of segments.
+    pub segments: usize,
+}
+
+impl WarmUp {
+    /// Share of the bars that have no row.
+    pub fn share(&self) -> f64 {
+        self.without_row as f64 / self.bars.max(1) as f64
+    }
+}
+
 impl<'a> SeriesPlan<'a> {
     /// Plans a series of several timeframes from the bars of one, for one instrument or several.
     /// Temporary files lie in `folder`.
@@ -231,6 +254,27 @@ impl<'a> SeriesPlan<'a> {
         let rows: usize = (0..self.windows.len()).map(|timeframe| self.rows(timeframe)).sum();
         let sample_bytes = 3 * 8 + 4 + self.windows.len() * 8 + self.spec.targets() * 4;
         rows * (4 * width + 8) + self.samples() * sample_bytes
+    }
+
+    /// Bars without a row of each instrument, in the timeframe where they are the largest share.
+    pub fn warm_ups(&self) -> Vec<WarmUp> {
+        let look_back = self.spec.look_back();
+        let longest = |(one, index): (&StreamedInstrument<'_>, &SegmentIndex)| {
+            let in_timeframe = |(place, window): (usize, &Window)| {
+                let bars: usize = index.segments.iter().map(|segment| segment.bins[place]).sum();
+                let rows: usize = index.segments.iter().map(|segment| segment.rows(place, look_back)).sum();
+                WarmUp {
+                    instrument: one.name.to_owned(),
+                    timeframe: window.timeframe,
+                    bars,
+                    without_row: bars - rows,
+                    segments: index.segments.len(),
+                }
+            };
+            let all = self.windows.iter().enumerate().map(in_timeframe);
+            all.max_by(|one, other| one.share().total_cmp(&other.share()))
+        };
+        self.instruments.iter().zip(&self.segment_indices).filter_map(longest).collect()
     }
 
     /// The times at which there are samples.

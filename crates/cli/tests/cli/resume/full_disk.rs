@@ -48,6 +48,22 @@ fn a_checkpoint_that_may_not_be_written_leaves_the_one_before() {
     super::check_same(&stage, SETTINGS, second);
 }
 
+/// A session whose trace could not be written had no end in its log, as if it were killed.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_recording_that_may_not_be_written_is_the_end_of_the_session() {
+    let stage = Stage::with_series();
+    let [first, second] = STEPS;
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps {first} {SETTINGS}"));
+    fs::remove_file(stage.path("run/trace.json")).unwrap();
+    std::os::unix::fs::symlink("/dev/full", stage.path("run/trace.json")).unwrap();
+    let output = stage.command(&format!("train --out run --resume --max-steps {second}")).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", says(&output));
+    let ends = stage.metrics("run", "end");
+    assert_eq!((ends.len(), &ends[0]["how"]), (1, &"failed".into()));
+    assert!(ends[0]["error"].as_str().unwrap().contains("trace.json"), "{}", ends[0]);
+}
+
 /// Runs a command that may not write files of more than `blocks`; that ends writes with an error,
 /// and not the process.
 fn limited(command: &mut Command, blocks: usize) -> Output {

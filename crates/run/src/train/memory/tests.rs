@@ -30,19 +30,7 @@ fn setup(folder: &std::path::Path, settings: &[&str]) -> TrainingSetup {
     }
     let settings: Vec<String> = settings.iter().map(|&setting| setting.to_owned()).collect();
     let config = Config::load(None, &[], &settings).unwrap();
-    TrainingSetup::open(Request {
-        config,
-        data: Some(&data),
-        device: "cpu",
-        max_steps: None,
-        memory_bytes: None,
-        processes: 1,
-        gpu_processes: 1,
-        ranks: 1,
-        intent: Intent::Run,
-        host: &Host::silent(),
-    })
-    .unwrap()
+    TrainingSetup::open(Request { data: Some(&data), ..Request::new(config, Intent::Run, &Host::silent()) }).unwrap()
 }
 
 fn epoch(epoch: u64) -> Event<'static> {

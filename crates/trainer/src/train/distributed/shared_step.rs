@@ -21,7 +21,7 @@ use crate::peers::relay::{StepSums, relay};
 use crate::peers::step_gradients::{Outcome, OwnBlocks, StepGradients};
 use crate::train::Trainer;
 use crate::train::backend::Backend;
-use crate::train::on_cpu::{CpuBackend, StepInputs};
+use crate::train::on_cpu::{CpuBackend, StepInputs, locate_non_finite};
 use crate::train::step_plan::StepPlan;
 
 /// This rank's part of a step. Gradients are in the trainer's sum on rank 0, and in the team's
@@ -205,7 +205,8 @@ impl SharedStep<'_> {
             return error.into();
         }
         let loss = found.loss / objective.count as f64;
-        let first = self.cpu.locate_non_finite(self.inputs, batch, objective, found.gradient);
+        // Several ranks carry no states.
+        let first = locate_non_finite(&mut self.cpu.engine, None, self.inputs, batch, objective, found.gradient);
         let (tensor, index) = first.unwrap_or_else(|| ("the loss".to_owned(), 0));
         Error::NotFinite { step: self.inputs.step, loss, tensor, index }
     }

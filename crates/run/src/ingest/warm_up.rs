@@ -1,0 +1,63 @@
+//! Note on bars that have no row, because a feature reads many bars before its own.
+
+use megabatch_bars::{Feature, WarmUp, listed};
+
+use crate::text::plural;
+
+/// Share of an instrument's bars that may have no row without a note.
+const SHARE_MAX: f64 = 0.1;
+
+/// The note on the instrument that loses the largest share of its bars, and the number of others
+/// that lose many; `None` where none does.
+pub(super) fn note(warm_ups: &[WarmUp], features: &[Feature]) -> Option<String> {
+    let long: Vec<&WarmUp> = warm_ups.iter().filter(|warm_up| warm_up.share() > SHARE_MAX).collect();
+    let longest = long.iter().max_by(|one, other| one.share().total_cmp(&other.share()))?;
+    let WarmUp { instrument, timeframe, bars, without_row, segments } = longest;
+    let look_back = features.iter().map(Feature::warm_up).max()?;
+    let names = features.iter().filter(|feature| feature.warm_up() == look_back).map(ToString::to_string);
+    let names: Vec<String> = names.collect();
+    let verb = if names.len() == 1 { "reads" } else { "read" };
+    let (in_each, or_join) = match segments {
+        1 => (String::new(), ""),
+        _ => (format!(", in each of {segments} segments"), ", or let segments go on over longer holes"),
+    };
+    let others = match long.len() - 1 {
+        0 => String::new(),
+        others => format!("; {} likewise", plural(others, "other instrument")),
+    };
+    Some(format!(
+        "{instrument}: {without_row} of {bars} {timeframe} bars have no row: {} {verb} {} before a row{in_each}; choose features that read fewer, give more bars{or_join}{others}",
+        listed(&names),
+        plural(look_back, "bar")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_bars::Timeframe;
+
+    use super::*;
+
+    #[test]
+    fn the_longest_warm_up_is_named_with_its_feature() {
+        let warm_up = |instrument: &str, without_row: usize, segments: usize| WarmUp {
+            instrument: instrument.to_owned(),
+            timeframe: Timeframe::D1,
+            bars: 200,
+            without_row,
+            segments,
+        };
+        let features = [Feature::Body, Feature::Sma50Distance, Feature::Rsi14];
+        assert_eq!(note(&[warm_up("A", 20, 1)], &features), None);
+        assert_eq!(
+            note(&[warm_up("A", 49, 1)], &features).unwrap(),
+            "A: 49 of 200 D1 bars have no row: sma_50_distance reads 49 bars before a row; choose features that read fewer, give more bars"
+        );
+        let several = note(&[warm_up("A", 49, 1), warm_up("B", 147, 3), warm_up("C", 0, 1)], &features).unwrap();
+        assert!(
+            several.starts_with("B: 147 of 200 D1 bars") && several.ends_with("; 1 other instrument likewise"),
+            "{several}"
+        );
+        assert!(several.contains("in each of 3 segments; ") && several.contains("over longer holes"), "{several}");
+    }
+}
