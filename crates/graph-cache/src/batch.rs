@@ -11,10 +11,10 @@ use crate::file::{GraphFile, StoredGraph};
 
 /// Graphs of a file as one graph without edges between them, whose adjacency matrix has theirs on
 /// its diagonal. It holds the list of graphs, and the first node and edge of each in the whole: no
-/// edge is copied or renumbered, and each block is a graph in the mapped file.
+/// edge is copied or renumbered, and each block is a graph in the file's memory.
 ///
 /// The lists are reused from batch to batch; a batch of the same graphs as before costs a
-/// comparison. The file is looked at once a batch: one that was cut short is an error then.
+/// comparison. A mapped file is looked at once a batch: one that was cut short is an error then.
 ///
 /// ```
 /// # use megabatch_graph_cache::{

@@ -47,7 +47,7 @@ _FLOATS = ("edge_weight", "edge_attr", "x", "y")
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """A graph with N nodes and E edges. Arrays of floats are seen where the file is mapped, without a copy, and
+    """A graph with N nodes and E edges. Arrays of floats are seen in the file's memory, without a copy, and
     read-only; absent ones are `None`."""
 
     key: str
@@ -207,7 +207,7 @@ class Graphs(Sequence[Graph]):
 
     def pyg(self, which: Key) -> Any:
         """A graph as a `Data` of PyTorch Geometric, with edges by the node that they go to. Its tensors of floats lie
-        where the file is mapped, without a copy: as in a dataset in memory, what is written to one stays for the next
+        in the file's memory, without a copy: as in a dataset in memory, what is written to one stays for the next
         `pyg` of the graph. It changes neither the file nor batches nor other processes."""
         with required("graphs.pyg()", "without it, graphs[which] gives a graph as arrays of numpy"):
             import torch

@@ -458,7 +458,7 @@ def _fractions(fractions: Sequence[float]) -> list[float]:
 def open(path: StrPath, *, resident: bool = False) -> Dataset:
     """A dataset of a series file, a windows file or a file of graphs (`.mbg`).
 
-    Series are read into memory, and graphs are mapped. Windows stay in their file unless `resident` is true.
+    Series and graphs are read into memory; graphs above 128 MiB are mapped. Windows stay in their file unless `resident` is true.
     """
     return Dataset(path, resident=resident)
 

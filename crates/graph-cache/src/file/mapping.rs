@@ -1,4 +1,5 @@
-//! A file's bytes in memory, aligned to 64: mapped where the system can, read whole elsewhere.
+//! A file's bytes in memory, aligned to 64: read whole where the file is small or the system maps
+//! none, mapped elsewhere.
 
 #[cfg(unix)]
 #[path = "mapping_unix.rs"]
@@ -8,16 +9,28 @@ mod system;
 mod system;
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek};
 use std::ops::Deref;
 
 use bytemuck::{Pod, Zeroable};
+
+/// Largest file that is read whole. Nothing that other programs do to the file reaches a copy. A
+/// mapped file that they cut short between a check of its length and a read ends the process.
+///
+/// The limit bounds what processes with the same file open take beside one another, and the time of
+/// opening it: reading so much from the system's cache takes less than a tenth of a second.
+const COPIED_BYTES_MAX: u64 = 128 << 20;
 
 /// A file's bytes, which nobody changes.
 #[derive(Debug)]
 pub(crate) enum FileBytes {
     Mapped(system::Mapping),
-    Owned { lines: Vec<CacheLine>, len: usize },
+    Owned {
+        lines: Vec<CacheLine>,
+        len: usize,
+        /// Holds the shared lock that marks the file as in use; `None` for bytes of no file.
+        _file: Option<File>,
+    },
 }
 
 /// Unit of alignment: 64 bytes.
@@ -28,7 +41,21 @@ pub(crate) struct CacheLine([u8; 64]);
 impl FileBytes {
     /// The bytes of an open file, which is not empty.
     pub(crate) fn open(file: File) -> io::Result<Self> {
-        system::map(file)
+        Self::open_with_limit(file, COPIED_BYTES_MAX)
+    }
+
+    /// The bytes of an open file, which is not empty: read whole if they are `copied_bytes_max` or
+    /// fewer.
+    pub(super) fn open_with_limit(file: File, copied_bytes_max: u64) -> io::Result<Self> {
+        if file.metadata()?.len() <= copied_bytes_max { Self::read(file) } else { system::map(file) }
+    }
+
+    fn read(mut file: File) -> io::Result<Self> {
+        let len = usize::try_from(file.metadata()?.len()).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let mut lines = vec![CacheLine::zeroed(); len.div_ceil(size_of::<CacheLine>())];
+        file.rewind()?;
+        file.read_exact(&mut bytemuck::cast_slice_mut::<_, u8>(&mut lines)[..len])?;
+        Ok(FileBytes::Owned { lines, len, _file: Some(file) })
     }
 
     /// Reason for which not all bytes can be read any more, in words: another program cut the file
@@ -61,7 +88,7 @@ impl FileBytes {
     pub(crate) fn owned(bytes: &[u8]) -> Self {
         let mut lines = vec![CacheLine::zeroed(); bytes.len().div_ceil(size_of::<CacheLine>())];
         bytemuck::cast_slice_mut(&mut lines)[..bytes.len()].copy_from_slice(bytes);
-        FileBytes::Owned { lines, len: bytes.len() }
+        FileBytes::Owned { lines, len: bytes.len(), _file: None }
     }
 }
 
@@ -88,14 +115,14 @@ impl Deref for FileBytes {
     fn deref(&self) -> &[u8] {
         match self {
             FileBytes::Mapped(mapping) => mapping,
-            FileBytes::Owned { lines, len } => &bytemuck::cast_slice(lines)[..*len],
+            FileBytes::Owned { lines, len, .. } => &bytemuck::cast_slice(lines)[..*len],
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::{Seek, Write};
+    use std::io::Write;
 
     use super::*;
 
@@ -105,12 +132,24 @@ mod tests {
             let content: Vec<u8> = (0..len).map(|k: u32| (k % 251) as u8).collect();
             let mut file = tempfile::tempfile().unwrap();
             file.write_all(&content).unwrap();
-            file.rewind().unwrap();
-            for bytes in [FileBytes::open(file).unwrap(), FileBytes::owned(&content)] {
+            let mapped = FileBytes::open_with_limit(file.try_clone().unwrap(), 0).unwrap();
+            for bytes in [mapped, FileBytes::open(file).unwrap(), FileBytes::owned(&content)] {
                 assert_eq!(*bytes, *content);
                 assert!(bytes.as_ptr().addr().is_multiple_of(64));
             }
         }
         assert!(FileBytes::owned(&[]).is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_above_the_limit_are_mapped() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 100]).unwrap();
+        let is_mapped = |copied_bytes_max| {
+            let bytes = FileBytes::open_with_limit(file.try_clone().unwrap(), copied_bytes_max).unwrap();
+            matches!(bytes, FileBytes::Mapped(_))
+        };
+        assert_eq!([0, 99, 100].map(is_mapped), [true, true, false]);
     }
 }

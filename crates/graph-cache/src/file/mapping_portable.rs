@@ -4,7 +4,7 @@
 
 use std::convert::Infallible;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::ops::Deref;
 
 use super::FileBytes;
@@ -13,10 +13,8 @@ use super::FileBytes;
 #[derive(Debug)]
 pub(crate) struct Mapping(Infallible);
 
-pub(super) fn map(mut file: File) -> io::Result<FileBytes> {
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(FileBytes::owned(&bytes))
+pub(super) fn map(file: File) -> io::Result<FileBytes> {
+    FileBytes::read(file)
 }
 
 impl Mapping {

@@ -1,4 +1,4 @@
-//! Files of graphs, `.mbg`: written once, mapped into memory, and used where they lie.
+//! Files of graphs, `.mbg`: written once, read or mapped into memory, and used where they lie.
 //! docs/reference/formats.md has the layout.
 
 #[cfg(target_endian = "big")]
@@ -49,9 +49,10 @@ use strings::StringList;
 
 /// An open file of graphs. Clones share it.
 ///
-/// Graphs are used where the file is mapped: opening is as fast for large graphs as for small ones,
-/// and the system may reclaim the memory. Header and index are checked when the file is opened; a
-/// graph's block is checked once, with its checksum, at its first use.
+/// A file of up to 128 MiB is read when it is opened. A larger one is mapped: opening it reads no
+/// graph, and the system may reclaim the memory. Graphs are used where they lie in either. Header
+/// and index are checked when the file is opened; a graph's block is checked once, with its
+/// checksum, at its first use.
 #[derive(Clone, Debug)]
 pub struct GraphFile {
     inner: Arc<Inner>,
@@ -74,9 +75,11 @@ struct Inner {
 }
 
 impl GraphFile {
-    /// Opens the file at `path`. It must not be modified in place while it is open, which nothing
-    /// here does; replacing or removing it is safe. One that was cut short is an error at the next
-    /// use of a graph.
+    /// Opens the file at `path`. Later changes to a file of up to 128 MiB have no effect: it is
+    /// read now. A larger one may be replaced or removed, and must not be modified in place while
+    /// it is open, which nothing here does. If another program cuts it short, the next use of a
+    /// graph is an error; if that happens while a graph is being read, the system ends the process
+    /// with SIGBUS.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::NotAFile`]; [`Error::NotGraphs`] and [`Error::Version`] for other

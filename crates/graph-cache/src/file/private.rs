@@ -7,8 +7,9 @@ use super::layout::{FloatWidth, Widths};
 use super::mapping::PrivateBytes;
 use crate::error::{Error, Result};
 
-/// The floats of a file's graphs in memory that this process may write, where the file is mapped
-/// once more: pages are copied when they are written. Neither the file nor [`GraphFile`] sees that.
+/// The floats of a file's graphs in memory that this process may write: a copy, or for a mapped
+/// file a second mapping, whose pages are copied when they are written. Neither the file nor
+/// [`GraphFile`] sees that.
 #[derive(Debug)]
 pub struct PrivateGraphs {
     file: GraphFile,
@@ -77,7 +78,7 @@ impl PrivateGraphs {
 #[cfg(test)]
 #[allow(unsafe_code, reason = "the arrays are addresses")]
 mod tests {
-    use super::super::tests::written;
+    use super::super::tests::{mapped, written};
     use super::*;
     use crate::graph::Targets;
 
@@ -98,7 +99,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rings.mbg");
         std::fs::write(&path, &*in_memory.inner.bytes).unwrap();
-        for file in [in_memory, GraphFile::open(&path).unwrap()] {
+        for file in [in_memory, GraphFile::open(&path).unwrap(), mapped(&path)] {
             let (private, other) = (file.private().unwrap(), file.private().unwrap());
             for (index, graph) in graphs.iter().enumerate() {
                 let floats = private.graph(index).unwrap();

@@ -69,6 +69,11 @@ pub(crate) fn written(count: u32) -> (GraphFile, Vec<Graph>) {
     (GraphFile::from_bytes("rings.mbg", &bytes).unwrap(), graphs)
 }
 
+/// The file at `path`, mapped whatever its size where the system maps files.
+pub(super) fn mapped(path: &Path) -> GraphFile {
+    GraphFile::over(path, FileBytes::open_with_limit(File::open(path).unwrap(), 0).unwrap()).unwrap()
+}
+
 /// `megabatch graph inspect PIPE` waited for somebody who writes to the pipe.
 #[cfg(unix)]
 #[test]
@@ -174,20 +179,41 @@ fn files_of_another_length_are_refused() {
 }
 
 #[test]
-fn a_file_that_is_cut_short_while_it_is_open_is_an_error_at_the_next_use() {
+fn a_small_file_stays_as_it_was_opened_whatever_others_do_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rings.mbg");
+    let (written, graphs) = written(9);
+    std::fs::write(&path, &*written.inner.bytes).unwrap();
+    let file = GraphFile::open(&path).unwrap();
+    assert_eq!(file.graph(8).unwrap().to_graph(), graphs[8]);
+    for content in [vec![], vec![0xff_u8; written.bytes()]] {
+        std::fs::write(&path, content).unwrap();
+        for (index, graph) in graphs.iter().enumerate() {
+            assert_eq!(&file.graph(index).unwrap().to_graph(), graph);
+        }
+        file.verify().unwrap();
+    }
+    // It still counts as used, for those who remove files for space.
+    let locked = File::open(&path).unwrap().try_lock();
+    assert!(matches!(locked, Err(std::fs::TryLockError::WouldBlock)), "{locked:?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_mapped_file_that_is_cut_short_is_an_error_at_the_next_use() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("rings.mbg");
     let (written, graphs) = written(9);
     let bytes = written.inner.bytes.to_vec();
     std::fs::write(&path, &bytes).unwrap();
-    let file = GraphFile::open(&path).unwrap();
+    let file = mapped(&path);
     // A file that was replaced or removed stays what it was.
     std::fs::write(folder.path().join("other"), "another file").unwrap();
     std::fs::rename(folder.path().join("other"), &path).unwrap();
     assert_eq!(file.graph(7).unwrap().to_graph(), graphs[7]);
 
     std::fs::write(&path, &bytes).unwrap();
-    let file = GraphFile::open(&path).unwrap();
+    let file = mapped(&path);
     assert_eq!(file.graph(8).unwrap().to_graph(), graphs[8]);
     let shortened = std::fs::File::options().write(true).open(&path).unwrap();
     shortened.set_len(bytes.len() as u64 - 1).unwrap();

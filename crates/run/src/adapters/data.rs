@@ -161,8 +161,7 @@ impl Data {
         Ok(())
     }
 
-    /// Bytes that are not booked on a device: a mapped file of graphs, and lists of nodes and
-    /// edges.
+    /// Bytes that are not booked on a device: a file of graphs, and lists of nodes and edges.
     pub(crate) fn beside_bytes(&self) -> usize {
         match self {
             Data::Samples(_) => 0,
@@ -317,7 +316,7 @@ impl Data {
         match self {
             Data::Samples(samples) => samples.hold(),
             Data::CrossSections(sections) => sections.source_mut().hold(),
-            // Graphs are mapped.
+            // Graphs are in memory, or mapped if they are large.
             Data::Graphs(_) => Ok(()),
         }
     }

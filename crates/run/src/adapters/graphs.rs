@@ -106,7 +106,7 @@ impl GraphSamples {
         self.file.schema().target_level == TargetLevel::Graph
     }
 
-    /// Bytes of the mapped file, of the lists of its nodes, and of copied edge features.
+    /// Bytes of the file, of the lists of its nodes, and of copied edge features.
     pub(crate) fn beside_bytes(&self) -> usize {
         let lists = self.samples.len() + self.offsets.len() + self.labelled.len();
         self.file.bytes() + lists * size_of::<usize>() + self.edges.copied_bytes()

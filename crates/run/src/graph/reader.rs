@@ -10,7 +10,8 @@ use serde_json::Value;
 use super::inspect::facts;
 use crate::error::{Error, Result};
 
-/// An open file of graphs. Its memory is shared with other processes that have the file open.
+/// An open file of graphs. Above 128 MiB its memory is shared with other processes that have the
+/// file open.
 #[derive(Clone, Debug)]
 pub struct GraphReader {
     file: GraphFile,
@@ -18,8 +19,8 @@ pub struct GraphReader {
     private: Arc<OnceLock<Arc<PrivateGraphs>>>,
 }
 
-/// One graph, whose floats lie where the file is mapped for programs that may write them. N nodes,
-/// E edges; F, A and K features, attributes and targets.
+/// One graph, whose floats lie in memory of the file that programs may write. N nodes, E edges; F,
+/// A and K features, attributes and targets.
 #[derive(Clone, Debug)]
 pub struct GraphInPlace {
     /// `[2, E]` the nodes that edges come from, then those that they go to.
