@@ -42,9 +42,10 @@ pub(crate) struct Answer {
     /// The recurrence alone, forward; and forward and backward, to the gradients of gates.
     pub(crate) recurrence: Times,
     pub(crate) peak_allocated_bytes: usize,
-    /// The least that a card of this name takes for recurrence and dW_hh, and what the design
-    /// predicts: docs/measurements/gpu.md, "Roofline".
+    /// The least that a card of this name takes for recurrence and dW_hh:
+    /// docs/measurements/gpu.md, "Roofline".
     pub(crate) floor: Option<Times>,
+    /// The time of the same by a count of clocks.
     pub(crate) predicted: Option<Times>,
 }
 
