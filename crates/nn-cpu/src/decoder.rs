@@ -279,7 +279,6 @@ impl Decoding {
         self.arithmetic = arithmetic;
         self.round_encodings();
         self.fusion.iter_mut().for_each(|fusion| fusion.set_arithmetic(arithmetic));
-        self.attention.iter_mut().for_each(|attention| attention.set_bf16_isa(arithmetic.bf16_isa()));
         self.forward(decoder, parameters, packed, graph);
     }
 

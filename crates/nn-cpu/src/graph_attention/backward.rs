@@ -121,7 +121,7 @@ fn coefficient_gradients(
         let nodes = View(d_y, at.panel(to_panel).row(part.nodes.start));
         let ends = View(memory.maps.as_slice(), at.panel(first));
         let panels = shape.projected.block_panels();
-        gathers::dots(context.products.isa, part.walk, panels, nodes, ends, shape.heads.numbers_of_mut(d, head));
+        gathers::dots(context.isa, part.walk, panels, nodes, ends, shape.heads.numbers_of_mut(d, head));
     }
 }
 
@@ -185,7 +185,7 @@ fn columns_of_group(
 /// The gradients of the maps of one group's heads; adds those of the attention vectors.
 fn maps_of_group(context: &Context<'_>, memory: &AttentionLayerMemory, scratch: &mut AttentionScratch, group: usize) {
     let Context { shape, lists, team, .. } = *context;
-    let isa = context.products.isa;
+    let isa = context.isa;
     let (heads, nodes, at) = (shape.heads, context.nodes(), context.panel_stride());
     let (block_panels, group_heads) = (shape.projected.block_panels(), heads.group_heads(group));
     let panels_of_group = group_heads.start * block_panels..group_heads.end * block_panels;
@@ -254,7 +254,7 @@ fn joint_backward(
     parameters: &mut LayerParameters<'_>,
 ) {
     let Context { shape, lists, team, .. } = *context;
-    let isa = context.products.isa;
+    let isa = context.isa;
     let (heads, edges, nodes, at) = (shape.heads, context.edges(), context.nodes(), context.panel_stride());
     let (panels, padded, width) = (shape.projected.panels(), shape.projected.padded(), shape.sizes.attributes);
     let d_attention = &mut scratch.d_vectors.as_mut_slice()[..padded];
@@ -364,7 +364,7 @@ fn outer(context: &Context<'_>, d: View<'_>, columns: usize, x: View<'_>, sums: 
         let columns = if column_parts == 1 { columns } else { sums.len() / PANEL };
         let (d, x) = (View(d.0, d.1.panel(column / PANEL)), View(x.0, x.1.panel(panel)));
         sums.fill(0.0);
-        kernel::outer_by(context.products, context.nodes(), columns, sums.len() / columns / PANEL, d, x, sums);
+        kernel::outer(context.isa, context.nodes(), columns, sums.len() / columns / PANEL, d, x, sums);
     });
 }
 

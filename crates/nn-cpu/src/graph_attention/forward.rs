@@ -14,14 +14,13 @@ use super::shape::PanelShape;
 use super::softmax::{self, LinearScores};
 use super::weights::AttentionLayerWeights;
 use crate::kernel::attention::{self as gathers, EdgeLists, Joint};
-use crate::kernel::{self, PANEL, PanelProduct, PanelStride, ProductIsa, Start, View, ViewMut};
+use crate::kernel::{self, Isa, PANEL, PanelProduct, PanelStride, Start, View, ViewMut};
 use crate::team::ThreadTeam;
 
 /// A layer, its weights and the graph that it is applied to.
 #[derive(Clone, Copy)]
 pub(super) struct Context<'a> {
-    /// Instruction sets of products with matrices of nodes.
-    pub(super) products: ProductIsa,
+    pub(super) isa: Isa,
     pub(super) shape: PanelShape,
     pub(super) config: &'a GraphConfig,
     pub(super) weights: &'a AttentionLayerWeights,
@@ -110,7 +109,7 @@ impl<'a> Context<'a> {
     pub(super) fn multiply(&self, product: PanelProduct<'_>, to: &mut [f32]) {
         let parts = panel_parts(self.team, product.rows, product.panels, to, PanelSplit::PanelsAndRows);
         self.team.for_each(parts, |PanelPart { panels, rows, mut to }| {
-            kernel::product_by(self.products, product.part(&panels, &rows), &mut to);
+            kernel::product(self.isa, product.part(&panels, &rows), &mut to);
         });
     }
 }
@@ -154,7 +153,7 @@ fn gather(
     if weights.residual.is_empty() {
         fill(rows.len(), &weights.bias.as_slice()[panels.start * PANEL..panels.end * PANEL], &mut to);
     } else {
-        kernel::product_by(context.products, residual.part(&panels, &rows), &mut to);
+        kernel::product(context.isa, residual.part(&panels, &rows), &mut to);
     }
     let (walk, edges_of_rows) = (lists.rows().part(&rows), lists.rows().edges_of(&rows));
     for head in 0..heads.count {
@@ -166,7 +165,7 @@ fn gather(
         let numbers = &kept[heads.among(head / heads.group, edges)][heads.numbers(&edges_of_rows)];
         let from = View(maps, context.panel_stride().panel(first + own.start - output));
         let to = &mut to.panel(own.start - panels.start);
-        gathers::gather(context.products.isa, walk, heads.numbers_of(numbers, head), own.len(), from, to);
+        gathers::gather(context.isa, walk, heads.numbers_of(numbers, head), own.len(), from, to);
     }
     if context.is_inner {
         activate(context, to.0);
@@ -189,7 +188,7 @@ pub(super) fn draw(context: &Context<'_>, mask: GraphMask, columns: Columns, to:
     let parts = columns.runs().zip(to.chunks_mut(stride)).collect();
     context.team.for_each(parts, |(run, panel): (ColumnRun, &mut [f32])| {
         let to = &mut ViewMut(panel, PanelStride { start: 0, stride });
-        kernel::draw(context.products.isa, mask.mask, run.first, 0..context.nodes(), &ends, to);
+        kernel::draw(context.isa, mask.mask, run.first, 0..context.nodes(), &ends, to);
     });
 }
 
@@ -205,7 +204,7 @@ fn fill(nodes: usize, row: &[f32], to: &mut ViewMut<'_>) {
 /// The coefficients of all edges, and in `kept` what dropout and a mean leave of them.
 fn score(context: &Context<'_>, memory: &mut AttentionLayerMemory, factors: &mut [f32], kept: &mut [f32]) {
     let Context { shape, lists, team, .. } = *context;
-    let isa = context.products.isa;
+    let isa = context.isa;
     let (heads, edges) = (shape.heads, context.edges());
     let AttentionLayerMemory { maps, source, target, coefficients, .. } = memory;
     let (source, target) = (source.as_mut_slice(), target.as_mut_slice());
@@ -271,7 +270,7 @@ impl<'a> EdgeNumbers<'a> {
 /// att_src · v and att_dst · v of all nodes and heads.
 fn score_nodes(context: &Context<'_>, maps: &[f32], source: &mut [f32], target: &mut [f32]) {
     let Context { shape, weights, team, .. } = *context;
-    let isa = context.products.isa;
+    let isa = context.isa;
     let (heads, nodes, len) = (shape.heads, context.nodes(), shape.projected.block_panels() * PANEL);
     let (to_source, to_target) = weights.vectors.as_slice().split_at(shape.projected.padded());
     let nodes_each = nodes.div_ceil(team.threads()).max(1);
@@ -325,7 +324,7 @@ fn draw_factors(context: &Context<'_>, mask: GraphMask, group: usize, edges: &Ra
     for (block, factors) in factors.chunks_mut(PANEL * width).enumerate() {
         let mut drawn = [0.0; PANEL * PANEL]; // [group][16 edges]
         let (first, heads) = (edges.start + block * PANEL, group * width..(group + 1) * width);
-        kernel::draw(context.products.isa, mask.mask, first, heads, &[mask.graph], &mut ViewMut(&mut drawn, at));
+        kernel::draw(context.isa, mask.mask, first, heads, &[mask.graph], &mut ViewMut(&mut drawn, at));
         for (edge, factors) in factors.chunks_exact_mut(width).enumerate() {
             factors.iter_mut().enumerate().for_each(|(k, factor)| *factor = drawn[k * PANEL + edge] * share);
         }
@@ -334,7 +333,7 @@ fn draw_factors(context: &Context<'_>, mask: GraphMask, group: usize, edges: &Ra
 
 fn activate(context: &Context<'_>, y: &mut [f32]) {
     match context.config.activation {
-        GraphActivation::Elu => gathers::elu(context.products.isa, y),
+        GraphActivation::Elu => gathers::elu(context.isa, y),
         GraphActivation::Relu => y.iter_mut().for_each(|y| *y = if *y < 0.0 { 0.0 } else { *y }),
     }
 }

@@ -11,9 +11,7 @@
 //! 3. Nothing of an edge is as wide as a node: the sums of neighbours' rows are formed in
 //!    registers, a few panels of a head at a time, whose rows of all nodes lie in the first-level
 //!    cache (16 KiB a panel of 256 nodes).
-//! 4. In bf16, products of matrices of nodes are those of pairs, where the CPU has them. Scores and
-//!    sums over neighbours have no products of matrices and are in single precision.
-//! 5. Backward walks the edges by the node that gives, so that every sum belongs to one node, and
+//! 4. Backward walks the edges by the node that gives, so that every sum belongs to one node, and
 //!    forms it in that order.
 //!
 //! One thread takes a graph through all layers, or those of a [`ThreadTeam`] do, which share the
@@ -37,8 +35,7 @@ use megabatch_nn::model::TensorSet;
 use megabatch_nn::model::graph::GraphAttention;
 pub use weights::PackedAttention;
 
-use crate::kernel::bf16::Bf16Isa;
-use crate::kernel::{Isa, ProductIsa};
+use crate::kernel::Isa;
 use crate::team::ThreadTeam;
 use backward::{InputGradient, LayerParameters};
 use columns::{from_panels, into_panels};
@@ -81,8 +78,6 @@ pub struct NodeGradients<'a> {
 #[derive(Debug)]
 pub struct AttentionPass {
     isa: Isa,
-    /// For products of pairs of bf16 numbers; `None` for single precision.
-    bf16_isa: Option<Bf16Isa>,
     shapes: Vec<PanelShape>,
     memory: AttentionWorkspace,
 }
@@ -94,18 +89,12 @@ impl AttentionPass {
     /// [`Error::Memory`](megabatch_nn::Error::Memory) when the device has no room.
     pub fn new(scope: &Scope, attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> Result<Self> {
         let memory = AttentionWorkspace::new(scope, attention, GraphCapacity { nodes, edges }, passes)?;
-        Ok(AttentionPass { isa: Isa::best(), bf16_isa: None, shapes: shapes(attention), memory })
+        Ok(AttentionPass { isa: Isa::best(), shapes: shapes(attention), memory })
     }
 
     /// Numbers in it, four bytes each.
     pub fn len(attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> usize {
         memory::memory_len(attention, GraphCapacity { nodes, edges }, passes)
-    }
-
-    /// Has products of matrices of nodes computed by an instruction set for pairs, or in single
-    /// precision.
-    pub(crate) fn set_bf16_isa(&mut self, bf16_isa: Option<Bf16Isa>) {
-        self.bf16_isa = bf16_isa;
     }
 
     /// The output [N, D] of one graph. `packed` holds the weights.
@@ -118,8 +107,7 @@ impl AttentionPass {
         for l in 0..self.shapes.len() {
             let (below, rest) = layers.split_at_mut(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
-            let isa = ProductIsa { isa: self.isa, bf16_isa: self.bf16_isa };
-            let context = context(isa, l, self.shapes[l], attention, packed, &nodes, shared);
+            let context = context(self.isa, l, self.shapes[l], attention, packed, &nodes, shared);
             forward::forward(&context, input, &mut rest[0], scratch);
         }
         let (last, top) = (self.shapes[layers.len() - 1], &layers[layers.len() - 1]);
@@ -151,8 +139,7 @@ impl AttentionPass {
         for l in (0..self.shapes.len()).rev() {
             let (below, rest) = layers.split_at(l);
             let input = below.last().map_or(shared.x.as_slice(), |below| below.y.as_slice());
-            let isa = ProductIsa { isa: self.isa, bf16_isa: self.bf16_isa };
-            let context = context(isa, l, self.shapes[l], attention, packed, &nodes, shared);
+            let context = context(self.isa, l, self.shapes[l], attention, packed, &nodes, shared);
             let wanted = if l > 0 || d_x.is_some() { InputGradient::Wanted } else { InputGradient::Unwanted };
             let layer_parameters = LayerParameters { layer: &attention.layers()[l], values: parameters, gradients };
             backward::backward(&context, input, wanted, &rest[0], scratch, layer_parameters);
@@ -184,7 +171,7 @@ impl AttentionPass {
 
 /// Inputs of layer `l`.
 fn context<'a>(
-    isa: ProductIsa,
+    isa: Isa,
     l: usize,
     shape: PanelShape,
     attention: &'a GraphAttention,
@@ -194,7 +181,7 @@ fn context<'a>(
 ) -> Context<'a> {
     let config = attention.config();
     Context {
-        products: isa,
+        isa,
         team: nodes.team,
         shape,
         config,
