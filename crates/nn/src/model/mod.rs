@@ -331,21 +331,21 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
     let sizes = [
         ("hidden", recurrent_size(config.hidden)),
         ("layers", recurrent_size(config.layers)),
-        ("shape.timeframes", shape.timeframes.len()),
-        ("shape.outputs", shape.outputs),
-        ("outputs_per_target", config.outputs_per_target.min(config.outputs.unwrap_or(usize::MAX))),
+        ("the number of timeframes", shape.timeframes.len()),
+        ("the number of targets", shape.outputs),
+        ("the number of outputs of a target", config.outputs_per_target.min(config.outputs.unwrap_or(usize::MAX))),
     ];
     let windows = shape
         .timeframes
         .iter()
-        .flat_map(|tf| [("shape.timeframes.steps", tf.steps), ("shape.timeframes.features", tf.features)]);
+        .flat_map(|tf| [("the length of a window", tf.steps), ("the number of features", tf.features)]);
     if let Some((setting, _)) = sizes.into_iter().chain(windows).find(|&(_, size)| size == 0) {
         return Err(Error::setting(setting, &0, "1 or more"));
     }
     for (k, Timeframe { name, .. }) in shape.timeframes.iter().enumerate() {
         let repeated = shape.timeframes[..k].iter().any(|earlier| earlier.name == *name);
         if repeated || (name.is_empty() && shape.timeframes.len() > 1) {
-            return Err(Error::setting("shape.timeframes.name", &format!("{name:?}"), "a name of its own"));
+            return Err(Error::setting("the name of a timeframe", &format!("{name:?}"), "a name of its own"));
         }
     }
     Ok(())
@@ -360,15 +360,15 @@ fn check_attention(config: ModelConfig) -> Result<()> {
     }
     match config.pooling {
         Pooling::Last => {}
-        Pooling::Attention { heads } if has_states => check_heads("pooling.heads", heads, config.hidden)?,
+        Pooling::Attention { heads } if has_states => check_heads("pooling_heads", heads, config.hidden)?,
         Pooling::Attention { .. } => {
             return Err(Error::setting("pooling", &"attention", "last for a model without an LSTM"));
         }
     }
     match config.fusion {
         Fusion::Concat => Ok(()),
-        Fusion::Attention { feed_forward: 0, .. } => Err(Error::setting("fusion.feed_forward", &0, "1 or more")),
-        Fusion::Attention { heads, .. } if has_states => check_heads("fusion.heads", heads, config.hidden),
+        Fusion::Attention { feed_forward: 0, .. } => Err(Error::setting("fusion_feed_forward", &0, "1 or more")),
+        Fusion::Attention { heads, .. } if has_states => check_heads("fusion_heads", heads, config.hidden),
         Fusion::Attention { .. } => Err(Error::setting("fusion", &"attention", "concat for a model without an LSTM")),
     }
 }
@@ -414,15 +414,15 @@ mod tests {
         for (names, config, what) in [
             (&["M1"][..], ModelConfig { hidden: 0, ..config }, "`hidden` is 0"),
             (&["M1"], ModelConfig { layers: 0, ..config }, "`layers` is 0"),
-            (&[], config, "`shape.timeframes` is 0"),
-            (&["M1", "M1"], config, r#"`shape.timeframes.name` is "M1""#),
-            (&["M1", ""], config, r#"`shape.timeframes.name` is """#),
-            (&["M1"], ModelConfig { pooling: heads(2), ..config }, "`pooling.heads` is 2: expected a number"),
-            (&["M1"], ModelConfig { pooling: heads(0), ..config }, "`pooling.heads` is 0"),
+            (&[], config, "the number of timeframes is 0"),
+            (&["M1", "M1"], config, r#"the name of a timeframe is "M1""#),
+            (&["M1", ""], config, r#"the name of a timeframe is """#),
+            (&["M1"], ModelConfig { pooling: heads(2), ..config }, "`pooling_heads` is 2: expected a number"),
+            (&["M1"], ModelConfig { pooling: heads(0), ..config }, "`pooling_heads` is 0"),
             (&["M1"], ModelConfig { pooling: heads(5), encoder: Encoder::LastBar, ..config }, "`pooling` is att"),
             (&["M1"], ModelConfig { layer_norm: true, encoder: Encoder::LastBar, ..config }, "`layer_norm` is true"),
-            (&["M1"], ModelConfig { fusion: fuse(3, 4), ..config }, "`fusion.heads` is 3: expected a number"),
-            (&["M1"], ModelConfig { fusion: fuse(1, 0), ..config }, "`fusion.feed_forward` is 0: expected 1"),
+            (&["M1"], ModelConfig { fusion: fuse(3, 4), ..config }, "`fusion_heads` is 3: expected a number"),
+            (&["M1"], ModelConfig { fusion: fuse(1, 0), ..config }, "`fusion_feed_forward` is 0: expected 1"),
             (&["M1"], ModelConfig { fusion: fuse(1, 4), encoder: Encoder::LastBar, ..config }, "`fusion` is att"),
         ] {
             let message = Model::new(shape(names), config).unwrap_err().to_string();

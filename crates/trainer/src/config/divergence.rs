@@ -43,7 +43,7 @@ impl Divergence {
     pub(crate) fn check(&self) -> Result<()> {
         match self.loss_spike_factor {
             Some(factor) if !(factor > 1.0 && factor.is_finite()) => {
-                Err(Error::setting("divergence.loss_spike_factor", &factor, "a number above 1, or none"))
+                Err(Error::setting("loss_spike_factor", &factor, "a number above 1, or none"))
             }
             _ => Ok(()),
         }
@@ -136,7 +136,7 @@ mod tests {
         for factor in [1.0, 0.0, f64::NAN, f64::INFINITY] {
             let rule = Divergence { loss_spike_factor: Some(factor), ..Divergence::default() };
             let message = rule.check().unwrap_err().to_string();
-            assert!(message.starts_with("`divergence.loss_spike_factor` is "), "{message}");
+            assert!(message.starts_with("`loss_spike_factor` is "), "{message}");
         }
     }
 

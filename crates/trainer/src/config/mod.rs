@@ -250,11 +250,11 @@ impl Config {
     fn check_loss_scale(&self) -> Result<()> {
         match self.loss_scale.check() {
             Err(amp::Error::Setting { setting, found, expected }) => {
-                Err(Error::Scaling { setting: format!("loss_scale.{setting}"), found, expected })
+                Err(Error::Scaling { setting: format!("loss_scale_{setting}"), found, expected })
             }
             Err(error) => Err(Error::Scale(error)),
             Ok(()) if self.loss_scale.min_scale < LOSS_SCALE_MIN => Err(Error::Scaling {
-                setting: "loss_scale.min_scale".to_owned(),
+                setting: "loss_scale_floor".to_owned(),
                 found: self.loss_scale.min_scale.to_string(),
                 expected: "1e-18 or more",
             }),
@@ -383,7 +383,7 @@ impl Config {
         self.divergence.check()?;
         let sizes = [
             ("batch_size", self.batch_size as u64),
-            ("accumulation_steps", self.accumulation_steps as u64),
+            ("gradient_accumulation_steps", self.accumulation_steps as u64),
             ("run_length", self.run_samples() as u64),
             ("threads", self.threads as u64),
             ("validate_every_steps", self.validate_every_steps.unwrap_or(1)),

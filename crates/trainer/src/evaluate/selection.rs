@@ -62,7 +62,7 @@ fn check_graphs_of(model: &Model, samples: &dyn Samples) -> Result<()> {
         }
         (Some(_), Some(graphs)) if ![0, graphs.edge_attributes()].contains(&config.edge_attributes) => {
             let expected = "the number of the graphs' edge attributes, or 0 to leave them unseen";
-            Err(Error::setting("edge_attributes", &config.edge_attributes, expected))
+            Err(Error::setting("graph_edge_attributes", &config.edge_attributes, expected))
         }
         _ => Ok(()),
     }

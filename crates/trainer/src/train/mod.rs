@@ -547,8 +547,8 @@ impl Trainer {
     fn check_validation(&self, run: &Run<'_>) -> Result<()> {
         match self.config.early_stopping {
             Some(rule) if run.validation.is_empty() => {
-                let expected = "none where nothing is validated; or give validation a fraction in `fractions`";
-                Err(Error::setting("early_stopping.patience", &rule.patience, expected))
+                let expected = "none where nothing is validated; or give validation a fraction in `split`";
+                Err(Error::setting("early_stopping", &rule.patience, expected))
             }
             _ => Ok(()),
         }

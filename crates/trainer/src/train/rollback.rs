@@ -19,7 +19,7 @@ impl Trainer {
         let Some(checkpoints) = run.checkpoints else {
             let rollbacks_max = self.config.divergence.rollbacks_max;
             let expected = "0 where no checkpoints are kept";
-            return Err(Error::setting("divergence.rollbacks_max", &rollbacks_max, expected));
+            return Err(Error::setting("max_rollbacks", &rollbacks_max, expected));
         };
         let saved = self.on_first_rank(|trainer| {
             if checkpoints.list()?.last().is_some_and(|(step, _)| *step == trainer.step) {

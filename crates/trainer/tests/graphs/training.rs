@@ -140,9 +140,9 @@ fn a_resumed_run_ends_in_the_same_bits() {
         Trainer::new(&Device::cpu(), other, samples.shape().clone()).unwrap().resume(&run)
     };
     let changed = with(|graph| graph.dropout = 0.5).unwrap().unwrap().changed;
-    assert_eq!(changed[0].to_string(), "`graph.dropout` is 0.5, it was 0.2");
+    assert_eq!(changed[0].to_string(), "`graph_dropout` is 0.5, it was 0.2");
     let error = with(|graph| graph.residual = true).unwrap_err().to_string();
-    assert!(error.contains("`graph.residual` false, but this run has true"), "{error}");
+    assert!(error.contains("`graph_residual` false, but this run has true"), "{error}");
 }
 
 #[test]

@@ -156,5 +156,5 @@ fn going_back_takes_checkpoints() {
     let samples = samples(90);
     let run = Run { samples: &samples, train: &TRAIN, validation: SampleRanges::NONE, checkpoints: None };
     let error = trainer(&rolling_back(1, None)).train(&run, &mut listen).unwrap_err().to_string();
-    assert!(error.starts_with("`divergence.rollbacks_max` is 1: expected 0 where no checkpoints are kept"), "{error}");
+    assert!(error.starts_with("`max_rollbacks` is 1: expected 0 where no checkpoints are kept"), "{error}");
 }

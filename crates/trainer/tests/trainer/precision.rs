@@ -211,7 +211,7 @@ fn a_loss_scale_whose_inverse_is_no_number_is_refused() {
         match found {
             Err(error) => {
                 assert!(is_refused, "{error}");
-                assert!(error.to_string().starts_with("`loss_scale.min_scale` is "), "{error}");
+                assert!(error.to_string().starts_with("`loss_scale_floor` is "), "{error}");
             }
             Ok(_) => assert!(!is_refused, "{min_scale}"),
         }

@@ -165,7 +165,7 @@ fn a_cosine_keeps_its_length_and_a_constant_rate_does_not() {
                 assert_eq!(longer.train(&run, &mut listen).unwrap().steps, 6);
             }
             (LrScheduleKind::Cosine, Err(error)) => {
-                let expected = "`steps` 4, but this run has 6;";
+                let expected = "`epochs` or `max_steps` (steps that the learning rate's curve is drawn over) 4, but this run has 6;";
                 assert!(error.to_string().contains(expected), "{error}");
             }
             other => panic!("{other:?}"),

@@ -148,7 +148,7 @@ fn tasks_must_be_of_all_targets() {
     let short = Tasks::new(&[Task { targets: [0, 1], loss: TaskLoss::Mse, weight: 1.0 }]).unwrap();
     let shape = samples(1).shape().clone();
     let refused = Trainer::new(&Device::cpu(), Config { loss: Loss::Tasks(short), ..config() }, shape).unwrap_err();
-    assert!(refused.to_string().starts_with("`loss.tasks[0].targets` is ..1: expected 2 as its end"), "{refused}");
+    assert!(refused.to_string().starts_with("`tasks[0].targets` is ..1: expected 2 as its end"), "{refused}");
     let samples = with_targets(20, |_, k, _| if k == 0 { f32::INFINITY } else { 0.0 });
     let train = SampleRanges::from(0..20);
     let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };

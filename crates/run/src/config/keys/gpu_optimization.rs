@@ -7,7 +7,7 @@ use crate::config::value::Kind;
 
 settings! {
     /// Samples in a batch.
-    BATCH_SIZE: usize = setting("gpu_optimization.batch_size", COUNT, "64").field("batch_size");
+    BATCH_SIZE: usize = setting("gpu_optimization.batch_size", COUNT, "64");
 
     /// Batches whose gradients are averaged before an optimizer step.
     GRADIENT_ACCUMULATION_STEPS: usize => accumulation_steps =

@@ -85,7 +85,7 @@ pub struct RunSettings {
 /// A setting that a resumed run has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedSetting {
-    /// Path of the field, one of [`FIELDS`](crate::error::FIELDS).
+    /// Its name, one of [`FIELDS`](crate::error::FIELDS).
     pub setting: &'static str,
     /// Its value in the checkpoint.
     pub before: String,
@@ -99,7 +99,7 @@ impl fmt::Display for ChangedSetting {
     }
 }
 
-/// Paths of fields and their values.
+/// Names of settings, or words, and their values.
 type Settings = Vec<(&'static str, String)>;
 
 impl RunSettings {
@@ -227,7 +227,7 @@ impl RunSettings {
         } = model;
         let OptimizerConfig { kind, lr, weight_decay, beta1, beta2, epsilon } = optimizer;
         let mut fixed = vec![
-            ("shape", shape.to_string()),
+            ("the shape of the samples", shape.to_string()),
             ("encoder", encoder.name().to_owned()),
             ("cell", cell.name().to_owned()),
             ("hidden", hidden.to_string()),
@@ -238,21 +238,21 @@ impl RunSettings {
             ("fusion", fusion.to_string()),
             ("readout", readout.map_or("none".to_owned(), |readout| lower(&readout))),
             ("graph", if graph.is_some() { "attention" } else { "none" }.to_owned()),
-            ("edge_attributes", edge_attributes.to_string()),
-            ("train_samples", train_samples.to_string()),
-            ("validation_samples", validation_samples.to_string()),
+            ("graph_edge_attributes", edge_attributes.to_string()),
+            ("`split` (training samples)", train_samples.to_string()),
+            ("`split` or `validation_samples` (samples of a validation)", validation_samples.to_string()),
             ("seed", seed.to_string()),
             ("batch_size", batch_size.to_string()),
-            ("accumulation_steps", accumulation_steps.to_string()),
+            ("gradient_accumulation_steps", accumulation_steps.to_string()),
             ("run_length", run_length.to_string()),
-            ("last_batch", lower(last_batch)),
-            ("optimizer.kind", lower(kind)),
-            ("optimizer.beta1", beta1.to_string()),
-            ("optimizer.beta2", beta2.to_string()),
-            ("optimizer.epsilon", epsilon.to_string()),
+            ("the treatment of the last batch", lower(last_batch)),
+            ("optimizer", lower(kind)),
+            ("beta1", beta1.to_string()),
+            ("beta2", beta2.to_string()),
+            ("epsilon", epsilon.to_string()),
             ("loss", loss.name().to_owned()),
-            ("lr_schedule.kind", lr_schedule.kind.name().to_owned()),
-            ("lr_schedule.warmup_steps", lr_schedule.warmup_steps.to_string()),
+            ("lr_schedule", lr_schedule.kind.name().to_owned()),
+            ("warmup_steps", lr_schedule.warmup_steps.to_string()),
             ("carry_state", carry_state.to_string()),
             ("loss_on", loss_on.name().to_owned()),
         ];
@@ -261,10 +261,10 @@ impl RunSettings {
         let mut free = vec![
             ("precision", precision.to_string()),
             ("tf32", tf32.to_string()),
-            ("tuning", lower(tuning)),
+            ("autotune", lower(tuning)),
             ("sample_weights", if *is_weighted { "auto" } else { "none" }.to_owned()),
-            ("optimizer.lr", lr.to_string()),
-            ("optimizer.weight_decay", weight_decay.to_string()),
+            ("lr", lr.to_string()),
+            ("weight_decay", weight_decay.to_string()),
             ("clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),
             ("dropout", dropout.to_string()),
         ];
@@ -293,13 +293,13 @@ fn loss_scale_settings(scale: &ScalerConfig) -> Settings {
         max_scale,
     } = scale;
     vec![
-        ("loss_scale.initial_scale", initial_scale.to_string()),
-        ("loss_scale.growth_factor", growth_factor.to_string()),
-        ("loss_scale.backoff_factor", backoff_factor.to_string()),
-        ("loss_scale.growth_interval", growth_interval.to_string()),
-        ("loss_scale.hysteresis", hysteresis.to_string()),
-        ("loss_scale.min_scale", min_scale.to_string()),
-        ("loss_scale.max_scale", max_scale.to_string()),
+        ("loss_scale_initial", initial_scale.to_string()),
+        ("loss_scale_growth_factor", growth_factor.to_string()),
+        ("loss_scale_backoff_factor", backoff_factor.to_string()),
+        ("loss_scale_growth_interval", growth_interval.to_string()),
+        ("loss_scale_hysteresis", hysteresis.to_string()),
+        ("loss_scale_floor", min_scale.to_string()),
+        ("loss_scale_ceiling", max_scale.to_string()),
     ]
 }
 
@@ -307,15 +307,14 @@ fn loss_scale_settings(scale: &ScalerConfig) -> Settings {
 fn curve_settings(LrSchedule { kind, warmup_steps: _, lr_min }: &LrSchedule, steps: u64) -> Settings {
     let mut settings = match kind {
         LrScheduleKind::Constant => return Vec::new(),
-        LrScheduleKind::Cosine => vec![("lr_schedule.lr_min", lr_min.to_string())],
+        LrScheduleKind::Cosine => vec![("lr_min", lr_min.to_string())],
         LrScheduleKind::OneCycle(OneCycle { pct_start, div_factor, final_div_factor }) => vec![
-            ("lr_schedule.one_cycle.pct_start", pct_start.to_string()),
-            ("lr_schedule.one_cycle.div_factor", div_factor.to_string()),
-            ("lr_schedule.one_cycle.final_div_factor", final_div_factor.to_string()),
+            ("pct_start", pct_start.to_string()),
+            ("div_factor", div_factor.to_string()),
+            ("final_div_factor", final_div_factor.to_string()),
         ],
     };
-    // The curve is drawn over them.
-    settings.push(("steps", steps.to_string()));
+    settings.push(("`epochs` or `max_steps` (steps that the learning rate's curve is drawn over)", steps.to_string()));
     settings
 }
 
@@ -337,18 +336,18 @@ fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
         self_loops,
     } = graph;
     let fixed = vec![
-        ("graph.kind", lower(kind)),
-        ("graph.layers", layers.to_string()),
-        ("graph.heads", heads.to_string()),
-        ("graph.hidden", hidden.to_string()),
-        ("graph.output", lower(output)),
-        ("graph.output_heads", output_heads.to_string()),
-        ("graph.activation", lower(activation)),
-        ("graph.residual", residual.to_string()),
-        ("graph.negative_slope", negative_slope.to_string()),
-        ("graph.self_loops", self_loops.to_string()),
+        ("graph_attention", lower(kind)),
+        ("graph_layers", layers.to_string()),
+        ("graph_heads", heads.to_string()),
+        ("graph_hidden", hidden.to_string()),
+        ("graph_output", lower(output)),
+        ("graph_output_heads", output_heads.to_string()),
+        ("graph_activation", lower(activation)),
+        ("graph_residual", residual.to_string()),
+        ("the negative slope of graph attention", negative_slope.to_string()),
+        ("graph_self_loops", self_loops.to_string()),
     ];
-    let free = vec![("graph.dropout", dropout.to_string()), ("graph.attention_dropout", attention_dropout.to_string())];
+    let free = vec![("graph_dropout", dropout.to_string()), ("graph_attention_dropout", attention_dropout.to_string())];
     (fixed, free)
 }
 
