@@ -132,7 +132,7 @@ pub enum Error {
         setting: String,
         /// Its value.
         found: String,
-        /// Allowed values; the names in it are amp's.
+        /// Allowed values.
         expected: &'static str,
     },
 

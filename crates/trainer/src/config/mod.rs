@@ -253,9 +253,9 @@ impl Config {
                 Err(Error::Scaling { setting: format!("loss_scale_{setting}"), found, expected })
             }
             Err(error) => Err(Error::Scale(error)),
-            Ok(()) if self.loss_scale.min_scale < LOSS_SCALE_MIN => Err(Error::Scaling {
+            Ok(()) if self.loss_scale.floor < LOSS_SCALE_MIN => Err(Error::Scaling {
                 setting: "loss_scale_floor".to_owned(),
-                found: self.loss_scale.min_scale.to_string(),
+                found: self.loss_scale.floor.to_string(),
                 expected: "1e-18 or more",
             }),
             Ok(()) => Ok(()),

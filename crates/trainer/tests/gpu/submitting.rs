@@ -136,7 +136,7 @@ fn what_is_replayed_has_the_bits_of_what_is_submitted_as_it_is() {
     let (driver, gpu) = with_kernels();
     let long = |config: Config| Config { max_steps: Some(9), ..config };
     let mut overflows = long(config(Precision::Fp16, 2));
-    (overflows.loss_scale.initial_scale, overflows.loss_scale.growth_interval) = (1e6, 2);
+    (overflows.loss_scale.initial, overflows.loss_scale.growth_interval) = (1e6, 2);
     let accumulates = Config { accumulation_steps: 2, batch_size: 5, ..long(config(Precision::Bf16, 2)) };
     for (config, samples) in [
         (&long(config(Precision::Fp32, 1)), &windows() as &dyn Samples),

@@ -170,7 +170,7 @@ settings! {
     AUTOTUNE: Tuning => tuning = choice("training.autotune", "deterministic").only(&[OnGpus]);
 
     /// First loss scale. Powers of two, here and for the factors, keep scaling exact.
-    LOSS_SCALE_INITIAL: f32 => loss_scale.initial_scale =
+    LOSS_SCALE_INITIAL: f32 => loss_scale.initial =
         setting("training.loss_scale_initial", POSITIVE, "65536")
         .only(&[WithFp16]);
 
@@ -195,11 +195,11 @@ settings! {
         .only(&[WithFp16]);
 
     /// Smallest loss scale. An overflow at it counts as NaN (`training.on_nan`).
-    LOSS_SCALE_FLOOR: f32 => loss_scale.min_scale = setting("training.loss_scale_floor", POSITIVE, "1")
+    LOSS_SCALE_FLOOR: f32 => loss_scale.floor = setting("training.loss_scale_floor", POSITIVE, "1")
         .only(&[WithFp16]);
 
     /// Largest loss scale.
-    LOSS_SCALE_CEILING: f32 => loss_scale.max_scale =
+    LOSS_SCALE_CEILING: f32 => loss_scale.ceiling =
         setting("training.loss_scale_ceiling", POSITIVE, "16777216")
         .only(&[WithFp16]);
 

@@ -283,23 +283,15 @@ impl RunSettings {
 
 /// Settings of the loss scale from now on; its value is in the checkpoint.
 fn loss_scale_settings(scale: &ScalerConfig) -> Settings {
-    let ScalerConfig {
-        initial_scale,
-        growth_factor,
-        backoff_factor,
-        growth_interval,
-        hysteresis,
-        min_scale,
-        max_scale,
-    } = scale;
+    let ScalerConfig { initial, growth_factor, backoff_factor, growth_interval, hysteresis, floor, ceiling } = scale;
     vec![
-        ("loss_scale_initial", initial_scale.to_string()),
+        ("loss_scale_initial", initial.to_string()),
         ("loss_scale_growth_factor", growth_factor.to_string()),
         ("loss_scale_backoff_factor", backoff_factor.to_string()),
         ("loss_scale_growth_interval", growth_interval.to_string()),
         ("loss_scale_hysteresis", hysteresis.to_string()),
-        ("loss_scale_floor", min_scale.to_string()),
-        ("loss_scale_ceiling", max_scale.to_string()),
+        ("loss_scale_floor", floor.to_string()),
+        ("loss_scale_ceiling", ceiling.to_string()),
     ]
 }
 

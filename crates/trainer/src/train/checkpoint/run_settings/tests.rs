@@ -172,7 +172,7 @@ fn how_the_next_steps_are_made_may_be_changed_and_is_told() {
 #[test]
 fn how_the_loss_scale_changes_is_told_where_there_is_one() {
     let with = |precision, growth_interval| {
-        let loss_scale = ScalerConfig { growth_interval, min_scale: 2.0, ..ScalerConfig::default() };
+        let loss_scale = ScalerConfig { growth_interval, floor: 2.0, ..ScalerConfig::default() };
         RunSettings { precision, loss_scale, ..settings() }
     };
     let told = |before: &RunSettings, now: &RunSettings| {
