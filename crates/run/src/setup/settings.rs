@@ -31,7 +31,7 @@ pub(crate) fn training_config(
             .get(&training::EARLY_STOPPING)
             .map(|patience| EarlyStopping { patience, min_delta: config.get(&training::EARLY_STOPPING_MIN_DELTA) }),
         divergence: Divergence {
-            rollbacks_max: match config.get(&training::ON_NAN) {
+            max_rollbacks: match config.get(&training::ON_NAN) {
                 OnNan::Stop => 0,
                 OnNan::Rollback => config.get(&training::MAX_ROLLBACKS),
             },

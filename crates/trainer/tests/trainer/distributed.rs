@@ -358,7 +358,7 @@ fn data_that_one_rank_cannot_read_end_all_in_the_same_step() {
 
 #[test]
 fn a_divergence_of_one_rank_rolls_all_back() {
-    let divergence = Divergence { rollbacks_max: 2, loss_spike_factor: Some(50.0) };
+    let divergence = Divergence { max_rollbacks: 2, loss_spike_factor: Some(50.0) };
     let settings = Config { batch_size: 96, max_steps: Some(14), divergence, ..config() };
     let config_for = |_| settings.clone();
     for value in [f32::NEG_INFINITY, 1e6] {

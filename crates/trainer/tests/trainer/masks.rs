@@ -145,7 +145,7 @@ fn a_rollback_keeps_the_number_of_updates() {
         let samples = Disturbed::new(silent, Disturbance::Deliver { at_call: 11, place: 2, value: f32::NEG_INFINITY });
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints { every_steps: Some(4), ..Checkpoints::new(folder.path()) };
-        let divergence = Divergence { rollbacks_max: 3, loss_spike_factor: None };
+        let divergence = Divergence { max_rollbacks: 3, loss_spike_factor: None };
         let mut trainer = trainer(&Config { max_steps: Some(20), precision, divergence, ..config() });
         let run =
             Run { samples: &samples, train: &TRAIN, validation: SampleRanges::NONE, checkpoints: Some(&checkpoints) };
