@@ -63,7 +63,7 @@ pub struct Config {
     /// total size, up to rounding. It is equal bit for bit if `batch_size` is a multiple of 32; in
     /// dense training, if `run_length` is given and `batch_size` is at least as large: a run is
     /// never longer than a batch, and batches end where shards of runs end.
-    pub accumulation_steps: usize,
+    pub gradient_accumulation_steps: usize,
     /// Consecutive samples that are visited together; 1 shuffles fully, `None` takes all samples of
     /// an optimizer step.
     pub run_length: Option<usize>,
@@ -185,7 +185,7 @@ impl Default for Config {
             epochs: 1,
             max_steps: None,
             batch_size: 128,
-            accumulation_steps: 1,
+            gradient_accumulation_steps: 1,
             run_length: None,
             last_batch: LastBatch::Keep,
             carry_state: false,
@@ -218,7 +218,7 @@ impl Config {
 
     /// Samples of one optimizer step.
     pub fn step_samples(&self) -> usize {
-        self.batch_size.saturating_mul(self.accumulation_steps)
+        self.batch_size.saturating_mul(self.gradient_accumulation_steps)
     }
 
     /// Samples in the largest batch of a step on the CPU. In dense training it is at least a shard
@@ -383,7 +383,7 @@ impl Config {
         self.divergence.check()?;
         let sizes = [
             ("batch_size", self.batch_size as u64),
-            ("gradient_accumulation_steps", self.accumulation_steps as u64),
+            ("gradient_accumulation_steps", self.gradient_accumulation_steps as u64),
             ("run_length", self.run_samples() as u64),
             ("threads", self.threads as u64),
             ("validate_every_steps", self.validate_every_steps.unwrap_or(1)),

@@ -140,7 +140,7 @@ fn trains_as_the_processor_does(gpu: &Device) {
     let mut labelled = market(21);
     labelled.label_graphs();
     let mut graph_config = over_graphs(AttentionKind::GatV2);
-    (graph_config.model.readout, graph_config.accumulation_steps) = (Some(Readout::Max), 2);
+    (graph_config.model.readout, graph_config.gradient_accumulation_steps) = (Some(Readout::Max), 2);
     graph_config.model.fusion = Fusion::attention(5);
     check(gpu, &graph_config, &labelled);
 }

@@ -74,13 +74,16 @@ fn the_number_of_threads_changes_no_bit() {
 fn accumulated_batches_are_one_large_batch() {
     for loss in LOSSES {
         let samples = with_targets_for(loss, market(30));
-        let with = |batch_size, accumulation_steps| {
-            let config = Config { batch_size, accumulation_steps, epochs: 2, loss, ..config() };
+        let with = |batch_size, gradient_accumulation_steps| {
+            let config = Config { batch_size, gradient_accumulation_steps, epochs: 2, loss, ..config() };
             bits(&trained(&config, &samples, &all(&samples)).0)
         };
         let large = with(12, 1);
-        for (batch_size, accumulation_steps) in [(6, 2), (4, 3), (1, 12)] {
-            assert!(with(batch_size, accumulation_steps) == large, "{batch_size} x {accumulation_steps}, {loss:?}");
+        for (batch_size, gradient_accumulation_steps) in [(6, 2), (4, 3), (1, 12)] {
+            assert!(
+                with(batch_size, gradient_accumulation_steps) == large,
+                "{batch_size} x {gradient_accumulation_steps}, {loss:?}"
+            );
         }
     }
 }
@@ -215,7 +218,7 @@ proptest! {
             optimizer: sgd(1.0),
             clip_norm: None,
             max_steps: Some(1),
-            accumulation_steps: 17usize.div_ceil(batch_size),
+            gradient_accumulation_steps: 17usize.div_ceil(batch_size),
             batch_size,
             loss,
             ..config()

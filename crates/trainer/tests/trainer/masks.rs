@@ -46,8 +46,8 @@ fn plain_descent() -> OptimizerConfig {
 #[test]
 fn accumulated_batches_are_one_large_batch() {
     let samples = holed(300);
-    let with = |batch_size, accumulation_steps| {
-        trained_on_all(&Config { batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
+    let with = |batch_size, gradient_accumulation_steps| {
+        trained_on_all(&Config { batch_size, gradient_accumulation_steps, epochs: 2, ..config() }, &samples)
     };
     let (large, large_steps) = with(128, 1);
     let (halves, steps) = with(64, 2);
@@ -222,7 +222,7 @@ proptest! {
             optimizer: plain_descent(),
             clip_norm: None,
             max_steps: Some(1),
-            accumulation_steps: 40usize.div_ceil(batch_size),
+            gradient_accumulation_steps: 40usize.div_ceil(batch_size),
             batch_size,
             loss,
             ..config()

@@ -117,7 +117,7 @@ fn state(step: u64) -> State {
             validation_samples: 1,
             seed: 0,
             batch_size: 1,
-            accumulation_steps: 1,
+            gradient_accumulation_steps: 1,
             run_length: 1,
             last_batch: LastBatch::Keep,
             optimizer: OptimizerConfig::default(),

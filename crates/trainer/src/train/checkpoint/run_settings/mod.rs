@@ -48,7 +48,8 @@ pub struct RunSettings {
     /// Samples computed at once.
     pub batch_size: usize,
     /// Batches of an optimizer step.
-    pub accumulation_steps: usize,
+    #[serde(rename = "accumulation_steps")]
+    pub gradient_accumulation_steps: usize,
     /// Samples in a run.
     pub run_length: usize,
     /// Treatment of samples at an epoch's end that do not fill a step.
@@ -114,7 +115,7 @@ impl RunSettings {
             clip_norm,
             loss,
             batch_size,
-            accumulation_steps,
+            gradient_accumulation_steps,
             // As `run_samples`.
             run_length: _,
             last_batch,
@@ -152,7 +153,7 @@ impl RunSettings {
             validation_samples: config.evaluated(run.validation).len(),
             seed: *seed,
             batch_size: *batch_size,
-            accumulation_steps: *accumulation_steps,
+            gradient_accumulation_steps: *gradient_accumulation_steps,
             run_length: config.run_samples(),
             last_batch: *last_batch,
             optimizer: *optimizer,
@@ -192,7 +193,7 @@ impl RunSettings {
             validation_samples,
             seed,
             batch_size,
-            accumulation_steps,
+            gradient_accumulation_steps,
             run_length,
             last_batch,
             optimizer,
@@ -243,7 +244,7 @@ impl RunSettings {
             ("`split` or `validation_samples` (samples of a validation)", validation_samples.to_string()),
             ("seed", seed.to_string()),
             ("batch_size", batch_size.to_string()),
-            ("gradient_accumulation_steps", accumulation_steps.to_string()),
+            ("gradient_accumulation_steps", gradient_accumulation_steps.to_string()),
             ("run_length", run_length.to_string()),
             ("the treatment of the last batch", lower(last_batch)),
             ("optimizer", lower(kind)),
