@@ -31,7 +31,7 @@ pub(crate) const CASES: &[Case] = &[
         same(device, &run_config(Precision::Bf16), &windows())
     }),
     ("a run whose kernels are chosen by measurement is the CPU's", |device| {
-        same(device, &Config { tuning: Tuning::Fast, ..run_config(Precision::Bf16) }, &series())
+        same(device, &Config { autotune: Tuning::Fast, ..run_config(Precision::Bf16) }, &series())
     }),
     ("a run of two layers with dropout, norms, pooling and fusion by attention is the CPU's", |device| {
         same(device, &whole(), &series())
@@ -99,7 +99,7 @@ fn run_config(precision: Precision) -> Config {
     let model = ModelConfig { hidden: 20, layers: 1, ..ModelConfig::default() };
     let mut config = Config { model, precision, batch_size: 32, threads: 1, seed: 11, ..Config::default() };
     (config.max_steps, config.run_length, config.optimizer.lr) = (Some(14), Some(4), 0.02);
-    config.tuning = Tuning::Off;
+    config.autotune = Tuning::Off;
     config
 }
 

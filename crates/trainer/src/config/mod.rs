@@ -111,7 +111,7 @@ pub struct Config {
     pub tf32: bool,
     /// Choice among the kernels of a GPU.
     #[serde(default)]
-    pub tuning: Tuning,
+    pub autotune: Tuning,
     /// True if series in memory are to lie on a GPU during training, so that batches bring no bars.
     /// It has no effect on the CPU, nor on series in a file, whose bars come with each batch. A run
     /// that gets less memory than was planned goes on without. In dense training and with carried
@@ -199,7 +199,7 @@ impl Default for Config {
             divergence: Divergence::default(),
             precision: Precision::Fp32,
             tf32: false,
-            tuning: Tuning::default(),
+            autotune: Tuning::default(),
             keep_series: keeps_series(),
             keep_windows: false,
             keep_graphs: false,
@@ -355,7 +355,7 @@ impl Config {
             loss: self.loss,
             precision: self.precision,
             arithmetic: self.products(),
-            tuning: self.tuning,
+            autotune: self.autotune,
             runs: self.purpose().runs(),
             gradient_checkpointing: self.gradient_checkpointing,
             drops_between_layers: self.dropout_between_layers(),

@@ -215,8 +215,8 @@ impl Trainer {
         self.backend.time_gpu()
     }
 
-    /// Looks in `folder` for the kernels that [`Config::tuning`] found to be the fastest, and keeps
-    /// there what is found out. Nothing on the CPU.
+    /// Looks in `folder` for the kernels that [`Config::autotune`] found to be the fastest, and
+    /// keeps there what is found out. Nothing on the CPU.
     pub fn keep_tuning_in(&mut self, folder: &Path) {
         self.backend.keep_tuning_in(folder);
     }

@@ -96,7 +96,7 @@ fn config(precision: Precision, layers: usize) -> Config {
     let model = ModelConfig { hidden: 4, layers, ..ModelConfig::default() };
     let mut config = Config { model, precision, batch_size: 11, threads: 1, seed: 11, ..Config::default() };
     (config.max_steps, config.run_length, config.optimizer.lr) = (Some(8), Some(4), 0.02);
-    config.tuning = Tuning::Off;
+    config.autotune = Tuning::Off;
     // Between layers, where there are several.
     config.dropout = 0.2;
     config

@@ -167,7 +167,7 @@ settings! {
     /// same bits, measured once for each GPU and shape and kept in the cache folder
     /// (`XDG_CACHE_HOME` or `~/.cache`). `fast`: the fastest of all, with cuBLASLt if installed;
     /// rounding depends on GPU and measurement.
-    AUTOTUNE: Tuning => tuning = choice("training.autotune", "deterministic").only(&[OnGpus]);
+    AUTOTUNE: Tuning => autotune = choice("training.autotune", "deterministic").only(&[OnGpus]);
 
     /// First loss scale. Powers of two, here and for the factors, keep scaling exact.
     LOSS_SCALE_INITIAL: f32 => loss_scale.initial =

@@ -130,7 +130,7 @@ fn state(step: u64) -> State {
             loss_on: megabatch_nn::batch::LossOn::LastStep,
             precision: megabatch_amp::Precision::Fp32,
             tf32: false,
-            tuning: Tuning::Off,
+            autotune: Tuning::Off,
             loss_scale: megabatch_amp::ScalerConfig::default(),
             is_weighted: false,
         },

@@ -75,7 +75,8 @@ pub struct RunSettings {
     /// True if a GPU rounds what products read in fp32.
     pub tf32: bool,
     /// Which kernels a GPU's operations take.
-    pub tuning: Tuning,
+    #[serde(rename = "tuning")]
+    pub autotune: Tuning,
     /// Settings of the loss scale, in fp16.
     pub loss_scale: ScalerConfig,
     /// True if samples have weights.
@@ -126,7 +127,7 @@ impl RunSettings {
             validation_samples: _,
             precision,
             tf32,
-            tuning,
+            autotune,
             loss_scale,
             // As `is_weighted`.
             sample_weights: _,
@@ -166,7 +167,7 @@ impl RunSettings {
             loss_on: *loss_on,
             precision: *precision,
             tf32: *tf32,
-            tuning: *tuning,
+            autotune: *autotune,
             loss_scale: *loss_scale,
             is_weighted: config.is_weighted(run.samples),
         }
@@ -206,7 +207,7 @@ impl RunSettings {
             loss_on,
             precision,
             tf32,
-            tuning,
+            autotune,
             loss_scale,
             is_weighted,
         } = self;
@@ -262,7 +263,7 @@ impl RunSettings {
         let mut free = vec![
             ("precision", precision.to_string()),
             ("tf32", tf32.to_string()),
-            ("autotune", lower(tuning)),
+            ("autotune", lower(autotune)),
             ("sample_weights", if *is_weighted { "auto" } else { "none" }.to_owned()),
             ("lr", lr.to_string()),
             ("weight_decay", weight_decay.to_string()),

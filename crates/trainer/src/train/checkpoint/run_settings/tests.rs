@@ -28,7 +28,7 @@ fn settings() -> RunSettings {
         loss_on: LossOn::EveryStep,
         precision: Precision::Fp32,
         tf32: false,
-        tuning: Tuning::Deterministic,
+        autotune: Tuning::Deterministic,
         loss_scale: ScalerConfig::default(),
         is_weighted: false,
     }
@@ -154,7 +154,7 @@ fn how_the_next_steps_are_made_may_be_changed_and_is_told() {
     let changes: [Change; 7] = [
         (|run| run.precision = Precision::Bf16, "`precision` is bf16, it was fp32"),
         (|run| run.tf32 = true, "`tf32` is true, it was false"),
-        (|run| run.tuning = Tuning::Fast, "`autotune` is fast, it was deterministic"),
+        (|run| run.autotune = Tuning::Fast, "`autotune` is fast, it was deterministic"),
         (|run| run.optimizer.lr = 1e-4, "`lr` is 0.0001, it was 0.001"),
         (|run| run.optimizer.weight_decay = 0.0, "`weight_decay` is 0, it was 0.01"),
         (|run| run.clip_norm = None, "`clip_norm` is none, it was 1"),
