@@ -181,7 +181,7 @@ proptest! {
         let loss = [Loss::Mse, Loss::CrossEntropy, Loss::RankPairwise, Loss::RankListwise { temperature: 0.5 }][loss];
         prop_assume!(readout == Readout::Node || !loss.ranks());
         let graph = GraphConfig {
-            kind: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
+            attention: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
             layers: graph_layers,
             heads,
             hidden: 3,

@@ -323,7 +323,7 @@ pub fn prefixed(part: &str, timeframe: &str) -> String {
 fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
     if let (Some(graph), None) = (config.graph, config.readout) {
         let expected = "none without a readout, which says what is predicted where samples are the nodes of graphs";
-        return Err(Error::setting("graph", &format!("{:?}", graph.kind).to_lowercase(), expected));
+        return Err(Error::setting("graph", &format!("{:?}", graph.attention).to_lowercase(), expected));
     }
     config.graph.iter().try_for_each(GraphConfig::check)?;
     check_attention(config)?;

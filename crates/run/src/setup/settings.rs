@@ -184,7 +184,7 @@ pub(crate) fn recurrent_config(config: &Config) -> ModelConfig {
 
 fn graph_config(config: &Config) -> GraphConfig {
     GraphConfig {
-        kind: config.get(&model::GRAPH_ATTENTION),
+        attention: config.get(&model::GRAPH_ATTENTION),
         layers: config.get(&model::GRAPH_LAYERS),
         heads: config.get(&model::GRAPH_HEADS),
         hidden: config.get(&model::GRAPH_HIDDEN),

@@ -115,12 +115,12 @@ fn whole() -> Config {
 }
 
 /// Two layers of attention with two attributes an edge.
-fn over_graphs(kind: AttentionKind, readout: Readout) -> Config {
+fn over_graphs(attention: AttentionKind, readout: Readout) -> Config {
     let mut config = run_config(Precision::Fp32);
     config.dropout = 0.2;
     config.optimizer.epsilon = 1e-4;
     let graph = GraphConfig {
-        kind,
+        attention,
         heads: 2,
         hidden: 5,
         dropout: 0.2,

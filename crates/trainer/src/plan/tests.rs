@@ -175,7 +175,7 @@ proptest! {
         };
         let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
         let graph = GraphConfig {
-            kind: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
+            attention: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
             layers: graph_layers,
             heads,
             hidden: 3,

@@ -20,9 +20,9 @@ use crate::made_up::{GraphSamples, market, numbers, one_bar};
 use crate::{assert_close, bits, config, tolerance, with_kernels};
 
 /// Two layers of attention over an LSTM, with dropout everywhere.
-pub(crate) fn over_graphs(kind: AttentionKind) -> Config {
+pub(crate) fn over_graphs(attention: AttentionKind) -> Config {
     let graph = GraphConfig {
-        kind,
+        attention,
         heads: 2,
         hidden: 3,
         dropout: 0.2,

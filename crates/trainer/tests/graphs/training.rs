@@ -185,7 +185,7 @@ proptest! {
         loss in 0usize..5, batch_size in 1usize..9,
     ) {
         let graph = GraphConfig {
-            kind: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
+            attention: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
             layers: graph_layers,
             heads,
             hidden: units,

@@ -104,8 +104,8 @@ fn cases() -> impl Strategy<Value = Case> {
     let activations = prop::sample::select(vec![GraphActivation::Elu, GraphActivation::Relu]);
     let rates = prop::sample::select(vec![0.0f32, 0.3]);
     let layers = (kinds, outputs, activations, rates, 1usize..4, any::<[bool; 2]>());
-    let graph = layers.prop_map(|(kind, output, activation, rate, layers, [residual, self_loops])| GraphConfig {
-        kind,
+    let graph = layers.prop_map(|(attention, output, activation, rate, layers, [residual, self_loops])| GraphConfig {
+        attention,
         layers,
         heads: 2,
         hidden: 3,

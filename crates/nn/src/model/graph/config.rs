@@ -64,7 +64,8 @@ impl GraphActivation {
 #[serde(default, deny_unknown_fields)]
 pub struct GraphConfig {
     /// Computation of edge scores.
-    pub kind: AttentionKind,
+    #[serde(rename = "kind")]
+    pub attention: AttentionKind,
     /// Layers, an averaging last one included.
     pub layers: usize,
     /// Heads of the layers whose heads stand side by side.
@@ -94,7 +95,7 @@ pub struct GraphConfig {
 impl Default for GraphConfig {
     fn default() -> Self {
         GraphConfig {
-            kind: AttentionKind::Gat,
+            attention: AttentionKind::Gat,
             layers: 2,
             heads: 4,
             hidden: 64,

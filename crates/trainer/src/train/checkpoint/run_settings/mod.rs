@@ -316,7 +316,7 @@ fn curve_settings(LrSchedule { kind, warmup_steps: _, lr_min }: &LrSchedule, ste
 fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
     // Every field by name, here too.
     let GraphConfig {
-        kind,
+        attention,
         layers,
         heads,
         hidden,
@@ -330,7 +330,7 @@ fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
         self_loops,
     } = graph;
     let fixed = vec![
-        ("graph_attention", lower(kind)),
+        ("graph_attention", lower(attention)),
         ("graph_layers", layers.to_string()),
         ("graph_heads", heads.to_string()),
         ("graph_hidden", hidden.to_string()),

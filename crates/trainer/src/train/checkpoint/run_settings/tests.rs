@@ -135,7 +135,7 @@ fn attention_that_scores_otherwise_is_refused() {
     };
     let before = graph(|_| {});
     let changes = [
-        (graph(|graph| graph.kind = AttentionKind::GatV2), "`graph_attention` gat, but this run has gatv2;"),
+        (graph(|graph| graph.attention = AttentionKind::GatV2), "`graph_attention` gat, but this run has gatv2;"),
         (graph(|graph| graph.heads = 2), "`graph_heads` 4, but this run has 2;"),
         (graph(|graph| graph.negative_slope = 0.1), "the negative slope of graph attention 0.2, but this run has 0.1;"),
     ];
