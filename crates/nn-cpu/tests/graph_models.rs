@@ -302,7 +302,7 @@ fn configs() -> impl Strategy<Value = ModelConfig> {
                 pooling: if pools { Pooling::Attention { heads: 2 } } else { Pooling::Last },
                 fusion: if fuses { Fusion::Attention { heads: 2, feed_forward: 2 } } else { Fusion::Concat },
                 graph: attention.map(graph),
-                edge_attributes: if attention.is_some_and(|(_, sees_attributes)| sees_attributes) { 2 } else { 0 },
+                graph_edge_attributes: if matches!(attention, Some((_, true))) { 2 } else { 0 },
                 readout: Some(readout),
                 ..ModelConfig::default()
             }
@@ -356,7 +356,7 @@ fn a_graph_has_the_bits_of_one_thread_for_any_number() {
             layer_norm,
             fusion,
             graph: Some(graph),
-            edge_attributes,
+            graph_edge_attributes: edge_attributes,
             readout: Some(readout),
             ..ModelConfig::default()
         };

@@ -198,7 +198,7 @@ proptest! {
             encoder: if lstm { Encoder::Recurrent } else { Encoder::LastBar },
             hidden,
             graph: attends.then_some(graph),
-            edge_attributes: if sees_attributes { 2 } else { 0 },
+            graph_edge_attributes: if sees_attributes { 2 } else { 0 },
             readout: Some(readout),
             ..ModelConfig::default()
         };

@@ -147,7 +147,7 @@ impl Problem {
         let config = ModelConfig {
             encoder: Encoder::LastBar,
             graph: Some(*self.attention.config()),
-            edge_attributes: self.sizes.attributes,
+            graph_edge_attributes: self.sizes.attributes,
             readout: Some(Readout::Node),
             ..ModelConfig::default()
         };

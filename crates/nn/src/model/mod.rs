@@ -128,8 +128,8 @@ pub struct ModelConfig {
     pub graph: Option<GraphConfig>,
     /// A: attributes of an edge that attention sees: those of the samples' graphs, or 0 for none of
     /// them.
-    #[serde(default)]
-    pub edge_attributes: usize,
+    #[serde(default, rename = "edge_attributes")]
+    pub graph_edge_attributes: usize,
     /// Level at which a model predicts whose samples are the nodes of graphs; none where they are
     /// not. With one, the graphs take the place of the samples in a run: in its lists, its batches
     /// and its order.
@@ -162,7 +162,7 @@ impl Default for ModelConfig {
             pooling: Pooling::Last,
             fusion: Fusion::Concat,
             graph: None,
-            edge_attributes: 0,
+            graph_edge_attributes: 0,
             readout: None,
             outputs_per_target: 1,
             outputs: None,

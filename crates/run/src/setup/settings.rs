@@ -155,7 +155,7 @@ fn model_config(config: &Config, data: &Data) -> ModelConfig {
     let graph = (config.get(&model::GRAPH_LAYERS) > 0).then(|| graph_config(config));
     ModelConfig {
         encoder: config.get(&model::ENCODER).unwrap_or(encoder),
-        edge_attributes: if graph.is_some() { graphs.edge_attributes() } else { 0 },
+        graph_edge_attributes: if graph.is_some() { graphs.edge_attributes() } else { 0 },
         graph,
         readout: Some(config.get(&model::READOUT).unwrap_or(readout)),
         ..recurrent

@@ -129,7 +129,7 @@ fn over_graphs(attention: AttentionKind, readout: Readout) -> Config {
         output: GraphOutput::Attention,
         ..GraphConfig::default()
     };
-    let model = ModelConfig { graph: Some(graph), edge_attributes: 2, readout: Some(readout), ..config.model };
+    let model = ModelConfig { graph: Some(graph), graph_edge_attributes: 2, readout: Some(readout), ..config.model };
     Config { model, batch_size: 8, run_length: Some(1), ..config }
 }
 

@@ -193,7 +193,7 @@ proptest! {
                 pooling: if pools && lstm { Pooling::attention(hidden) } else { Pooling::Last },
                 fusion: if fuses && lstm { Fusion::attention(hidden) } else { Fusion::Concat },
                 graph: attends.then_some(graph),
-                edge_attributes: usize::from(attributes),
+                graph_edge_attributes: usize::from(attributes),
                 readout: Some(if by_node { Readout::Node } else { Readout::Max }),
                 ..ModelConfig::default()
             },

@@ -125,7 +125,7 @@ fn graphs_that_stay_have_the_bits_of_those_that_come_with_each_batch() {
     let mut by_graph = graphs::over_graphs(AttentionKind::GatV2);
     (by_graph.model.readout, by_graph.gradient_accumulation_steps) = (Some(Readout::Max), 2);
     let unseen = graphs::over_graphs(AttentionKind::Gat);
-    let unseen = Config { model: ModelConfig { edge_attributes: 0, ..unseen.model }, ..unseen };
+    let unseen = Config { model: ModelConfig { graph_edge_attributes: 0, ..unseen.model }, ..unseen };
     for gpu in [gpu, Device::cpu()] {
         for (config, samples) in [
             (graphs::over_graphs(AttentionKind::Gat), &nodes),

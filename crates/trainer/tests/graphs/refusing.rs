@@ -48,7 +48,7 @@ fn settings_that_do_not_go_together_are_named() {
             |config| (config.model.readout, config.model.graph) = (None, None),
             "`readout` is none: expected node, mean, sum or max for samples that are the nodes of graphs",
         ),
-        (|config| config.model.edge_attributes = 3, "`graph_edge_attributes` is 3: expected"),
+        (|config| config.model.graph_edge_attributes = 3, "`graph_edge_attributes` is 3: expected"),
         (|config| config.carry_state = true, "`carry_state` is true: expected false for a model over graphs"),
         (
             |config| config.loss_on = LossOn::EveryStep,

@@ -36,7 +36,7 @@ pub(crate) fn config() -> Config {
         hidden: 5,
         layers: 2,
         graph: Some(graph()),
-        edge_attributes: 2,
+        graph_edge_attributes: 2,
         readout: Some(Readout::Node),
         ..ModelConfig::default()
     };
@@ -211,7 +211,7 @@ proptest! {
                 hidden,
                 layers,
                 graph: attends.then_some(graph),
-                edge_attributes: if attributes { 2 } else { 0 },
+                graph_edge_attributes: if attributes { 2 } else { 0 },
                 readout: Some(readout),
                 ..ModelConfig::default()
             },

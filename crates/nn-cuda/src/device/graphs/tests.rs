@@ -139,7 +139,13 @@ fn outcome(case: Case, source: &Source, indices: &[usize], pads: bool) -> (Vec<u
     let shape = SampleShape { timeframes: vec![timeframe], outputs: OUTPUTS };
     let edge_attributes = if graph.is_some() { ATTRIBUTES } else { 0 };
     let encoder = Encoder::LastBar;
-    let config = ModelConfig { encoder, graph, edge_attributes, readout: Some(readout), ..ModelConfig::default() };
+    let config = ModelConfig {
+        encoder,
+        graph,
+        graph_edge_attributes: edge_attributes,
+        readout: Some(readout),
+        ..ModelConfig::default()
+    };
     let (scope, model) = (Device::cpu().scope("test"), Model::new(shape.clone(), config).unwrap());
     let compute = ComputeConfig { loss, ..ComputeConfig::for_prediction(Precision::Fp32) };
     let mut on_device = GraphModel::new(&scope, &model, &compute, &Tuner::off()).unwrap();

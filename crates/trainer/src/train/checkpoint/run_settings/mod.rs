@@ -221,7 +221,7 @@ impl RunSettings {
             pooling,
             fusion,
             graph,
-            edge_attributes,
+            graph_edge_attributes,
             readout,
             // As the loss.
             outputs_per_target: _,
@@ -240,7 +240,7 @@ impl RunSettings {
             ("fusion", fusion.to_string()),
             ("readout", readout.map_or("none".to_owned(), |readout| lower(&readout))),
             ("graph", if graph.is_some() { "attention" } else { "none" }.to_owned()),
-            ("graph_edge_attributes", edge_attributes.to_string()),
+            ("graph_edge_attributes", graph_edge_attributes.to_string()),
             ("`split` (training samples)", train_samples.to_string()),
             ("`split` or `validation_samples` (samples of a validation)", validation_samples.to_string()),
             ("seed", seed.to_string()),

@@ -144,7 +144,7 @@ fn attention_that_scores_otherwise_is_refused() {
         assert!(error.starts_with(&format!("step: made with {expected}")), "{error}");
     }
     let mut now = before.clone();
-    now.model.edge_attributes = 2;
+    now.model.graph_edge_attributes = 2;
     let error = before.compare(Path::new("step"), &now).unwrap_err().to_string();
     assert!(error.starts_with("step: made with `graph_edge_attributes` 0, but this run has 2;"), "{error}");
 }
