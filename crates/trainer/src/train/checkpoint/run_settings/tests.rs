@@ -206,6 +206,23 @@ fn a_constant_rate_leaves_the_number_of_steps_and_the_lowest_rate_open() {
     assert_eq!(before.compare(Path::new("step"), &now).unwrap(), []);
 }
 
+#[test]
+fn checkpoints_keep_the_names_that_fields_had() {
+    let model = ModelConfig { graph: Some(GraphConfig::default()), ..settings().model };
+    let json = serde_json::to_value(RunSettings { model, ..settings() }).unwrap();
+    for path in [
+        "/accumulation_steps",
+        "/tuning",
+        "/model/edge_attributes",
+        "/model/graph/kind",
+        "/loss_scale/initial_scale",
+        "/loss_scale/min_scale",
+        "/loss_scale/max_scale",
+    ] {
+        assert!(json.pointer(path).is_some(), "{path} in {json}");
+    }
+}
+
 /// Numbers whose shortest decimal form is easily misread by a bit.
 #[test]
 fn json_keeps_every_bit() {
