@@ -354,7 +354,7 @@ pub struct Objective {
 
 /// The numbers that a loss has, as settings.
 impl Loss {
-    /// Parameter of a loss that has one: path of its field and value.
+    /// Parameter of a loss that has one: name of its setting and value.
     pub fn setting(self) -> Option<(&'static str, String)> {
         match self {
             Loss::Huber { delta } => Some(("huber_delta", delta.to_string())),
