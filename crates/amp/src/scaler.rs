@@ -12,7 +12,8 @@ use crate::error::{Error, Result};
 #[serde(deny_unknown_fields)]
 pub struct ScalerConfig {
     /// The scale of the first step, between the floor and the ceiling.
-    pub initial_scale: f32,
+    #[serde(rename = "initial_scale")]
+    pub initial: f32,
     /// Growth factor of the scale, > 1. A power of two keeps scaling exact.
     pub growth_factor: f64,
     /// Backoff factor of the scale after overflows, in (0, 1). A power of two keeps scaling exact.
@@ -23,21 +24,23 @@ pub struct ScalerConfig {
     /// skip their step.
     pub hysteresis: u32,
     /// The floor: the scale does not fall below it, and an overflow at it is an error.
-    pub min_scale: f32,
+    #[serde(rename = "min_scale")]
+    pub floor: f32,
     /// The ceiling: the scale does not grow above it.
-    pub max_scale: f32,
+    #[serde(rename = "max_scale")]
+    pub ceiling: f32,
 }
 
 impl Default for ScalerConfig {
     fn default() -> Self {
         ScalerConfig {
-            initial_scale: 65_536.0,
+            initial: 65_536.0,
             growth_factor: 2.0,
             backoff_factor: 0.5,
             growth_interval: 2000,
             hysteresis: 1,
-            min_scale: 1.0,
-            max_scale: 16_777_216.0,
+            floor: 1.0,
+            ceiling: 16_777_216.0,
         }
     }
 }
@@ -48,11 +51,11 @@ impl ScalerConfig {
     /// # Errors
     /// [`Error::Setting`] for the first of them.
     pub fn check(&self) -> Result<()> {
-        let &ScalerConfig { initial_scale, growth_factor, backoff_factor, min_scale, max_scale, .. } = self;
+        let &ScalerConfig { initial, growth_factor, backoff_factor, floor, ceiling, .. } = self;
         let rules: [(bool, &str, &dyn ToString, &str); 7] = [
-            (min_scale.is_normal() && min_scale > 0.0, "min_scale", &min_scale, "a positive normal number"),
-            (max_scale.is_finite() && max_scale >= min_scale, "max_scale", &max_scale, "a number from min_scale up"),
-            (self.holds(initial_scale), "initial_scale", &initial_scale, "a number from min_scale to max_scale"),
+            (floor.is_normal() && floor > 0.0, "floor", &floor, "a positive normal number"),
+            (ceiling.is_finite() && ceiling >= floor, "ceiling", &ceiling, "a number from the floor up"),
+            (self.holds(initial), "initial", &initial, "a number from the floor to the ceiling"),
             (growth_factor > 1.0 && growth_factor.is_finite(), "growth_factor", &growth_factor, "a number above 1"),
             (backoff_factor > 0.0 && backoff_factor < 1.0, "backoff_factor", &backoff_factor, "a number in (0, 1)"),
             (self.growth_interval > 0, "growth_interval", &self.growth_interval, "1 or more"),
@@ -65,7 +68,7 @@ impl ScalerConfig {
     }
 
     fn holds(&self, scale: f32) -> bool {
-        (self.min_scale..=self.max_scale).contains(&scale)
+        (self.floor..=self.ceiling).contains(&scale)
     }
 }
 
@@ -123,7 +126,7 @@ impl LossScaler {
     /// # Errors
     /// [`Error::Setting`] for a setting out of range.
     pub fn new(config: ScalerConfig) -> Result<Self> {
-        let state = ScalerState { scale: config.initial_scale, clean_steps: 0, overflows: 0 };
+        let state = ScalerState { scale: config.initial, clean_steps: 0, overflows: 0 };
         Self::resume(config, state)
     }
 
@@ -135,7 +138,7 @@ impl LossScaler {
     pub fn resume(config: ScalerConfig, state: ScalerState) -> Result<Self> {
         config.check()?;
         if !config.holds(state.scale) {
-            return Err(Error::setting("state.scale", &state.scale, "a number from min_scale to max_scale"));
+            return Err(Error::setting("state.scale", &state.scale, "a number from the floor to the ceiling"));
         }
         Ok(LossScaler { config, state })
     }
@@ -174,14 +177,14 @@ impl LossScaler {
     }
 
     fn overflowed(&mut self, Overflow { tensor, index }: Overflow<'_>) -> Result<ScaleChange> {
-        let ScalerConfig { backoff_factor, hysteresis, min_scale, .. } = self.config;
+        let ScalerConfig { backoff_factor, hysteresis, floor, .. } = self.config;
         let ScalerState { scale, overflows, .. } = self.state;
         let overflows = overflows.saturating_add(1);
         let falls = overflows >= hysteresis;
-        if falls && scale <= min_scale {
+        if falls && scale <= floor {
             return Err(Error::ScaleCollapsed { scale, tensor: tensor.to_owned(), index });
         }
-        let lowered = ((f64::from(scale) * backoff_factor) as f32).max(min_scale);
+        let lowered = ((f64::from(scale) * backoff_factor) as f32).max(floor);
         self.state = ScalerState { scale: if falls { lowered } else { scale }, clean_steps: 0, overflows };
         Ok(if falls { ScaleChange::Backoff } else { ScaleChange::None })
     }
@@ -194,7 +197,7 @@ impl LossScaler {
         }
         self.state.clean_steps = 0;
         let grown = (f64::from(self.state.scale) * self.config.growth_factor) as f32;
-        if grown > self.config.max_scale {
+        if grown > self.config.ceiling {
             return ScaleChange::None;
         }
         self.state.scale = grown;
@@ -209,13 +212,7 @@ mod tests {
     const HERE: Option<Overflow<'_>> = Some(Overflow { tensor: "head.weight", index: 7 });
 
     fn small() -> ScalerConfig {
-        ScalerConfig {
-            initial_scale: 8.0,
-            growth_interval: 2,
-            min_scale: 2.0,
-            max_scale: 16.0,
-            ..ScalerConfig::default()
-        }
+        ScalerConfig { initial: 8.0, growth_interval: 2, floor: 2.0, ceiling: 16.0, ..ScalerConfig::default() }
     }
 
     /// The scale after each step; `x` is a step that overflows.
@@ -246,7 +243,7 @@ mod tests {
 
     #[test]
     fn an_overflow_at_the_floor_names_the_first_tensor() {
-        let mut scaler = LossScaler::new(ScalerConfig { initial_scale: 2.0, ..small() }).unwrap();
+        let mut scaler = LossScaler::new(ScalerConfig { initial: 2.0, ..small() }).unwrap();
         scaler.update(None).unwrap();
         let before = scaler.state();
         let expected = Error::ScaleCollapsed { scale: 2.0, tensor: "head.weight".to_owned(), index: 7 };
@@ -281,8 +278,7 @@ mod tests {
     fn the_inverse_of_a_power_of_two_is_exact() {
         for exponent in -126..=126 {
             let scale = 2f32.powi(exponent);
-            let config =
-                ScalerConfig { initial_scale: scale, min_scale: f32::MIN_POSITIVE, max_scale: f32::MAX, ..small() };
+            let config = ScalerConfig { initial: scale, floor: f32::MIN_POSITIVE, ceiling: f32::MAX, ..small() };
             assert_eq!(LossScaler::new(config).unwrap().inverse() * scale, 1.0);
         }
     }
@@ -291,14 +287,14 @@ mod tests {
     fn settings_out_of_range_are_named() {
         let good = ScalerConfig::default();
         let cases = [
-            (ScalerConfig { initial_scale: 0.5, ..good }, "initial_scale"),
-            (ScalerConfig { initial_scale: f32::NAN, ..good }, "initial_scale"),
+            (ScalerConfig { initial: 0.5, ..good }, "initial"),
+            (ScalerConfig { initial: f32::NAN, ..good }, "initial"),
             (ScalerConfig { growth_factor: 1.0, ..good }, "growth_factor"),
             (ScalerConfig { backoff_factor: 1.0, ..good }, "backoff_factor"),
             (ScalerConfig { growth_interval: 0, ..good }, "growth_interval"),
             (ScalerConfig { hysteresis: 0, ..good }, "hysteresis"),
-            (ScalerConfig { min_scale: 0.0, ..good }, "min_scale"),
-            (ScalerConfig { max_scale: f32::INFINITY, ..good }, "max_scale"),
+            (ScalerConfig { floor: 0.0, ..good }, "floor"),
+            (ScalerConfig { ceiling: f32::INFINITY, ..good }, "ceiling"),
         ];
         for (config, name) in cases {
             assert!(LossScaler::new(config).unwrap_err().to_string().starts_with(name));

@@ -27,14 +27,14 @@ fn every_decision_is_that_of_pytorch() {
     assert!(fixture.cases.len() >= 8);
     for (name, case) in &fixture.cases {
         let config = ScalerConfig {
-            initial_scale: case.initial_scale,
+            initial: case.initial_scale,
             growth_factor: case.growth_factor,
             backoff_factor: case.backoff_factor,
             growth_interval: case.growth_interval,
             hysteresis: 1,
             // PyTorch has neither floor nor ceiling.
-            min_scale: f32::MIN_POSITIVE,
-            max_scale: f32::MAX,
+            floor: f32::MIN_POSITIVE,
+            ceiling: f32::MAX,
         };
         let mut scaler = LossScaler::new(config).unwrap();
         let (mut expected, mut changes) = (case.scales[0], case.scales[1..].iter());

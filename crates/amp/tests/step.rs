@@ -46,7 +46,7 @@ impl Training {
     fn new(rule: &str, start: &[Vec<i32>]) -> Self {
         let rule: Rule = serde_json::from_value(rule.into()).unwrap();
         let lr = if rule == Rule::Sgd { 0.05 } else { 0.01 };
-        let config = ScalerConfig { initial_scale: 1024.0, growth_interval: 2, ..ScalerConfig::default() };
+        let config = ScalerConfig { initial: 1024.0, growth_interval: 2, ..ScalerConfig::default() };
         let weights = floats(start);
         let zeros: Vec<Vec<f32>> = weights.iter().map(|weights| vec![0.0; weights.len()]).collect();
         Training {

@@ -114,7 +114,7 @@ proptest! {
         place in prop::sample::select(vec![Place::Series, Place::WindowsInMemory, Place::WindowsOnDisk]),
         (bars, storage) in (21_usize..90, storages()),
         (run_length, seed) in (prop::option::weighted(0.5, 1_usize..20), any::<u64>()),
-        (batch_size, accumulation_steps, drops) in (1_usize..20, 1_usize..3, any::<bool>()),
+        (batch_size, gradient_accumulation_steps, drops) in (1_usize..20, 1_usize..3, any::<bool>()),
         (rank, world) in prop::sample::select(vec![(0, 1), (1, 2), (2, 4)]),
         chunk_samples in 0_usize..120,
     ) {
@@ -124,7 +124,7 @@ proptest! {
         let order = run_length.map_or(Order::sequential(samples), |runs| Order::new(samples, runs, seed).unwrap());
         let last_batch = if drops { LastBatch::Drop } else { LastBatch::Keep };
         let rank = Rank::new(rank, world).unwrap();
-        let Ok(batches) = Batches::new(order, Batching { batch_size, accumulation_steps, last_batch, rank })
+        let Ok(batches) = Batches::new(order, Batching { batch_size, gradient_accumulation_steps, last_batch, rank })
         else { return Ok(()) };
         let lists: Vec<Vec<usize>> = batches.lists(0..batches.steps_per_epoch() + 1).collect();
         let batches = loaded(&source, lists.clone(), chunk_samples);

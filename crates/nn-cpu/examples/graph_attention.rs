@@ -138,7 +138,7 @@ impl Step {
         features: usize,
     ) -> Result<Self> {
         let mut layout = Layout::default();
-        let config = GraphConfig { kind, activation: GraphActivation::Relu, ..GraphConfig::default() };
+        let config = GraphConfig { attention: kind, activation: GraphActivation::Relu, ..GraphConfig::default() };
         let attention = GraphAttention::new(config, features, 0, 1, &mut layout);
         let layout = Arc::new(layout);
         let mut parameters = TensorSet::zeros(scope, &layout)?;

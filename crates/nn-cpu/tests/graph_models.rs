@@ -287,7 +287,7 @@ fn configs() -> impl Strategy<Value = ModelConfig> {
     ((2usize..5, 1usize..3), choices, attention, readouts).prop_map(
         |((width, layers), (layer_norm, pools, fuses), attention, readout)| {
             let graph = |(v2, _): (bool, bool)| GraphConfig {
-                kind: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
+                attention: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
                 layers: 2,
                 heads: 2,
                 hidden: 3,
@@ -302,7 +302,7 @@ fn configs() -> impl Strategy<Value = ModelConfig> {
                 pooling: if pools { Pooling::Attention { heads: 2 } } else { Pooling::Last },
                 fusion: if fuses { Fusion::Attention { heads: 2, feed_forward: 2 } } else { Fusion::Concat },
                 graph: attention.map(graph),
-                edge_attributes: if attention.is_some_and(|(_, sees_attributes)| sees_attributes) { 2 } else { 0 },
+                graph_edge_attributes: if matches!(attention, Some((_, true))) { 2 } else { 0 },
                 readout: Some(readout),
                 ..ModelConfig::default()
             }
@@ -342,14 +342,21 @@ fn a_graph_has_the_bits_of_one_thread_for_any_number() {
         (AttentionKind::GatV2, 0, Fusion::Concat, Readout::Mean, false),
     ] {
         let (heads, hidden) = (3, 20);
-        let graph = GraphConfig { kind, heads, hidden, dropout: 0.3, attention_dropout: 0.2, ..GraphConfig::default() };
+        let graph = GraphConfig {
+            attention: kind,
+            heads,
+            hidden,
+            dropout: 0.3,
+            attention_dropout: 0.2,
+            ..GraphConfig::default()
+        };
         let config = ModelConfig {
             hidden: 24,
             layers: 2,
             layer_norm,
             fusion,
             graph: Some(graph),
-            edge_attributes,
+            graph_edge_attributes: edge_attributes,
             readout: Some(readout),
             ..ModelConfig::default()
         };

@@ -17,7 +17,7 @@ pub struct ComputeConfig {
     /// Arithmetic of fp32 products.
     pub arithmetic: Arithmetic,
     /// Choice among kernels.
-    pub tuning: Tuning,
+    pub autotune: Tuning,
     /// Runs of dense training; `None` where each window is a sequence.
     pub runs: Option<Runs>,
     /// True if one LSTM layer at a time has cell states and gates, and the backward pass computes
@@ -36,7 +36,7 @@ impl ComputeConfig {
             loss: Loss::Mse,
             precision,
             arithmetic: Arithmetic::Exact,
-            tuning: Tuning::Off,
+            autotune: Tuning::Off,
             runs: None,
             gradient_checkpointing: false,
             drops_between_layers: false,

@@ -1,5 +1,6 @@
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt::Display;
 use std::io;
@@ -11,63 +12,59 @@ use thiserror::Error;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every field that an [`Error`](enum@Error) names, as its path inside
-/// [`ModelConfig`](crate::model::ModelConfig) or, for the shape, the loss and the computation, from
-/// the name of the argument on. `[]` stands for an index.
+/// Every setting that an [`Error`](enum@Error) names: a field, after the name of the field that it
+/// is in where it says too little alone, such as `graph_heads`.
 ///
-/// Texts have paths in backticks, so that an application can put its own names in their place.
+/// Texts have settings in backticks, so that an application can say where each of them is.
 pub const FIELDS: &[&str] = &[
     "batch_size",
     "carry_state",
     "cell",
+    "classes",
     "dropout",
     "encoder",
     "fusion",
-    "fusion.feed_forward",
-    "fusion.heads",
+    "fusion_feed_forward",
+    "fusion_heads",
     "graph",
-    "graph.attention_dropout",
-    "graph.dropout",
-    "graph.heads",
-    "graph.hidden",
-    "graph.layers",
-    "graph.negative_slope",
-    "graph.output_heads",
+    "graph_attention_dropout",
+    "graph_dropout",
+    "graph_heads",
+    "graph_hidden",
+    "graph_layers",
+    "graph_output_heads",
     "hidden",
+    "huber_delta",
     "layer_norm",
     "layers",
     "loss",
-    "loss.classes",
-    "loss.delta",
-    "loss.levels",
-    "loss.tasks",
-    "loss.tasks[].loss.classes",
-    "loss.tasks[].loss.delta",
-    "loss.tasks[].loss.levels",
-    "loss.tasks[].targets",
-    "loss.tasks[].weight",
-    "loss.temperature",
-    "loss.thresholds",
-    "outputs_per_target",
     "pooling",
-    "pooling.heads",
-    "series.bars",
-    "shape.outputs",
-    "shape.timeframes",
-    "shape.timeframes.features",
-    "shape.timeframes.name",
-    "shape.timeframes.steps",
+    "pooling_heads",
+    "quantile",
+    "rank_temperature",
+    "tasks",
     "threads",
+    "thresholds",
 ];
+
+/// A setting's name in backticks; words as they are.
+pub fn quoted(setting: &str) -> Cow<'_, str> {
+    if is_in_words(setting) { setting.into() } else { format!("`{setting}`").into() }
+}
+
+/// True if `setting` is no name, but words for what no setting decides, or several.
+pub fn is_in_words(setting: &str) -> bool {
+    setting.contains(' ')
+}
 
 /// Errors of describing, computing and storing a model.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting lies outside its range.
-    #[error("`{setting}` is {value}: expected {expected}")]
+    #[error("{} is {value}: expected {expected}", quoted(setting))]
     Setting {
-        /// Path of the field, one of [`FIELDS`].
+        /// Its name, one of [`FIELDS`], or words for what no setting decides.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -76,9 +73,9 @@ pub enum Error {
     },
 
     /// A setting that a GPU does not compute yet.
-    #[error("`{setting}` is {value}, which is not supported on a GPU yet{}", if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
+    #[error("{} is {value}, which is not supported on a GPU yet{}", quoted(setting), if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
     NotOnGpu {
-        /// Path of the field, one of [`FIELDS`].
+        /// Its name, one of [`FIELDS`], or words for what no setting decides.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -87,9 +84,9 @@ pub enum Error {
     },
 
     /// A setting of a task is out of range.
-    #[error("`{setting}` is {value}: expected {expected}")]
+    #[error("{} is {value}: expected {expected}", quoted(setting))]
     Task {
-        /// Path of the field, with the task's place in the list, from 0.
+        /// Its name, with the task's place in the list, from 0.
         setting: String,
         /// Its value.
         value: String,
@@ -98,7 +95,7 @@ pub enum Error {
     },
 
     /// The weights of the tasks do not sum to 1.
-    #[error("`loss.tasks`: the sum of all weights is {sum}: expected 1")]
+    #[error("`tasks`: the sum of all weights is {sum}: expected 1")]
     TaskWeights {
         /// Sum of all weights.
         sum: f64,
@@ -304,9 +301,9 @@ impl Error {
         move |source| Error::File { path, action, source }
     }
 
-    /// A field, one of [`FIELDS`], outside its range.
+    /// A setting, one of [`FIELDS`] or in words, outside its range.
     pub fn setting(setting: &'static str, value: &dyn Display, expected: &'static str) -> Error {
-        debug_assert!(FIELDS.contains(&setting), "{setting} is not one of `FIELDS`");
+        debug_assert!(is_in_words(setting) || FIELDS.contains(&setting), "{setting} is not one of `FIELDS`");
         Error::Setting { setting, value: value.to_string(), expected }
     }
 }

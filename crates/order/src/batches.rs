@@ -13,7 +13,7 @@ pub struct Batching {
     pub batch_size: usize,
     /// Batches in a step, whose gradients are accumulated. A step has the samples of one batch of
     /// `batch_size` times this number.
-    pub accumulation_steps: usize,
+    pub gradient_accumulation_steps: usize,
     /// Treatment of samples at an epoch's end that do not fill a step.
     pub last_batch: LastBatch,
     /// Rank whose part of each batch is taken.
@@ -22,7 +22,7 @@ pub struct Batching {
 
 impl Default for Batching {
     fn default() -> Self {
-        Batching { batch_size: 64, accumulation_steps: 1, last_batch: LastBatch::Keep, rank: Rank::default() }
+        Batching { batch_size: 64, gradient_accumulation_steps: 1, last_batch: LastBatch::Keep, rank: Rank::default() }
     }
 }
 
@@ -62,8 +62,10 @@ impl Batches {
     /// [`Error::Zero`] for batches or steps of nothing, [`Error::NoStep`] for too few samples to
     /// make a step of.
     pub fn new(order: Order, batching: Batching) -> Result<Self> {
-        let Batching { batch_size, accumulation_steps, last_batch, .. } = batching;
-        for (size, value) in [("batch size", batch_size), ("number of accumulated batches", accumulation_steps)] {
+        let Batching { batch_size, gradient_accumulation_steps, last_batch, .. } = batching;
+        for (size, value) in
+            [("batch size", batch_size), ("number of accumulated batches", gradient_accumulation_steps)]
+        {
             if value == 0 {
                 return Err(Error::Zero { size });
             }
@@ -114,7 +116,7 @@ impl Batches {
 impl Batching {
     /// Samples of a whole step, saturating; such a step has all samples of an epoch.
     fn step_samples(&self) -> usize {
-        self.batch_size.saturating_mul(self.accumulation_steps)
+        self.batch_size.saturating_mul(self.gradient_accumulation_steps)
     }
 }
 
@@ -128,8 +130,8 @@ mod tests {
         Batches::new(Order::new(samples, 4, 9).unwrap(), batching)
     }
 
-    fn batching(batch_size: usize, accumulation_steps: usize) -> Batching {
-        Batching { batch_size, accumulation_steps, ..Batching::default() }
+    fn batching(batch_size: usize, gradient_accumulation_steps: usize) -> Batching {
+        Batching { batch_size, gradient_accumulation_steps, ..Batching::default() }
     }
 
     #[test]
@@ -177,13 +179,14 @@ mod tests {
         #[test]
         fn every_world_takes_the_same_samples_in_the_same_order(
             (samples, run_length, seed) in (1usize..300, 1usize..40, any::<u64>()),
-            (batch_size, accumulation_steps, drops) in (1usize..50, 1usize..4, any::<bool>()),
+            (batch_size, gradient_accumulation_steps, drops) in (1usize..50, 1usize..4, any::<bool>()),
             world in prop::sample::select(vec![2usize, 3, 4, 7]),
         ) {
             let order = Order::new(samples, run_length, seed).unwrap();
             let last_batch = if drops { LastBatch::Drop } else { LastBatch::Keep };
             let lists = |rank| {
-                let batches = Batches::new(order, Batching { batch_size, accumulation_steps, last_batch, rank })?;
+                let batching = Batching { batch_size, gradient_accumulation_steps, last_batch, rank };
+                let batches = Batches::new(order, batching)?;
                 Ok::<_, Error>(batches.lists(0..2 * batches.steps_per_epoch()).collect::<Vec<_>>())
             };
             let Ok(alone) = lists(Rank::default()) else { return Ok(()) };
@@ -202,12 +205,12 @@ mod tests {
         #[test]
         fn a_run_goes_on_at_any_step(
             (samples, run_length, seed) in (1usize..120, 1usize..20, any::<u64>()),
-            (batch_size, accumulation_steps) in (1usize..20, 1usize..4),
+            (batch_size, gradient_accumulation_steps) in (1usize..20, 1usize..4),
             (rank, world) in prop::sample::select(vec![(0usize, 1usize), (1, 2), (3, 4)]),
         ) {
             let order = Order::new(samples, run_length, seed).unwrap();
             let rank = Rank::new(rank, world).unwrap();
-            let batching = Batching { batch_size, accumulation_steps, rank, ..Batching::default() };
+            let batching = Batching { batch_size, gradient_accumulation_steps, rank, ..Batching::default() };
             let batches = Batches::new(order, batching).unwrap();
             let steps = batches.steps_per_epoch() + 2;
             let whole: Vec<Vec<usize>> = batches.lists(0..steps).collect();

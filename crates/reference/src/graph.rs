@@ -167,7 +167,7 @@ fn convolve<'t>(
     dropout: Option<Var<'t>>,
     x: Var<'t>,
 ) -> Var<'t> {
-    let scored = match config.kind {
+    let scored = match config.attention {
         AttentionKind::Gat => gat(weights, config, name, sizes, edges, x),
         AttentionKind::GatV2 => gat_v2(weights, config, name, sizes, edges, x),
     };

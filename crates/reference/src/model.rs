@@ -228,7 +228,7 @@ impl Reference {
         for graph in &inputs.graphs {
             let mut own = x.gather(&(first..first + graph.nodes).collect::<Vec<_>>());
             if let Some(config) = &self.config.graph {
-                own = graph::forward(tape, weights, config, graph, own, self.config.edge_attributes, self.width);
+                own = graph::forward(tape, weights, config, graph, own, self.config.graph_edge_attributes, self.width);
             }
             rows.push(match readout {
                 Readout::Node => own,

@@ -181,7 +181,7 @@ proptest! {
         let loss = [Loss::Mse, Loss::CrossEntropy, Loss::RankPairwise, Loss::RankListwise { temperature: 0.5 }][loss];
         prop_assume!(readout == Readout::Node || !loss.ranks());
         let graph = GraphConfig {
-            kind: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
+            attention: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
             layers: graph_layers,
             heads,
             hidden: 3,
@@ -198,7 +198,7 @@ proptest! {
             encoder: if lstm { Encoder::Recurrent } else { Encoder::LastBar },
             hidden,
             graph: attends.then_some(graph),
-            edge_attributes: if sees_attributes { 2 } else { 0 },
+            graph_edge_attributes: if sees_attributes { 2 } else { 0 },
             readout: Some(readout),
             ..ModelConfig::default()
         };

@@ -6,6 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use megabatch_nn::{is_in_words, quoted};
 use thiserror::Error;
 
 use crate::peers::PeerLost;
@@ -13,51 +14,44 @@ use crate::peers::PeerLost;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The fields that an [`Error`](enum@Error) or a [`ChangedSetting`](crate::ChangedSetting) may
-/// name, besides nn's [`FIELDS`](megabatch_nn::FIELDS): paths inside [`Config`](crate::Config),
-/// [`ModelConfig`](megabatch_nn::model::ModelConfig) or [`RunSettings`](crate::RunSettings), or
-/// from the name of an argument on.
-///
-/// Messages have paths in backticks, so that an application can replace them with its own names.
+/// The settings that an [`Error`](enum@Error) or a [`ChangedSetting`](crate::ChangedSetting) may
+/// name, besides nn's [`FIELDS`](megabatch_nn::FIELDS), and by the same rule.
 pub const FIELDS: &[&str] = &[
-    "accumulation_steps",
+    "autotune",
+    "beta1",
+    "beta2",
     "bias",
     "clip_norm",
-    "device",
-    "divergence.loss_spike_factor",
-    "divergence.rollbacks_max",
-    "early_stopping.min_delta",
-    "early_stopping.patience",
-    "edge_attributes",
-    "fold + 1",
-    "fractions",
+    "div_factor",
+    "early_stopping",
+    "early_stopping_min_delta",
+    "epochs",
+    "epsilon",
+    "final_div_factor",
+    "gradient_accumulation_steps",
     "gradient_checkpointing",
-    "graph.activation",
-    "graph.kind",
-    "graph.output",
-    "graph.residual",
-    "graph.self_loops",
-    "last_batch",
+    "graph_activation",
+    "graph_attention",
+    "graph_edge_attributes",
+    "graph_output",
+    "graph_residual",
+    "graph_self_loops",
     "loss_on",
-    "loss_scale.backoff_factor",
-    "loss_scale.growth_factor",
-    "loss_scale.growth_interval",
-    "loss_scale.hysteresis",
-    "loss_scale.initial_scale",
-    "loss_scale.max_scale",
-    "loss_scale.min_scale",
-    "lr_schedule.kind",
-    "lr_schedule.lr_min",
-    "lr_schedule.one_cycle.div_factor",
-    "lr_schedule.one_cycle.final_div_factor",
-    "lr_schedule.one_cycle.pct_start",
-    "lr_schedule.warmup_steps",
-    "optimizer.beta1",
-    "optimizer.beta2",
-    "optimizer.epsilon",
-    "optimizer.kind",
-    "optimizer.lr",
-    "optimizer.weight_decay",
+    "loss_scale_backoff_factor",
+    "loss_scale_ceiling",
+    "loss_scale_floor",
+    "loss_scale_growth_factor",
+    "loss_scale_growth_interval",
+    "loss_scale_hysteresis",
+    "loss_scale_initial",
+    "loss_spike_factor",
+    "lr",
+    "lr_min",
+    "lr_schedule",
+    "max_rollbacks",
+    "max_steps",
+    "optimizer",
+    "pct_start",
     "precision",
     "profile",
     "purge",
@@ -65,21 +59,20 @@ pub const FIELDS: &[&str] = &[
     "run_length",
     "sample_weights",
     "seed",
-    "shape",
-    "steps",
+    "split",
     "tf32",
-    "train_samples",
-    "tuning",
     "validate_every_steps",
     "validation_samples",
-    "walk_forward.folds",
-    "walk_forward.overlap",
-    "with_carried_state",
+    "walk_forward",
+    "walk_forward_number",
+    "walk_forward_overlap",
+    "warmup_steps",
+    "weight_decay",
 ];
 
-/// True if `setting` is one of [`FIELDS`], here or in nn.
+/// True if `setting` is one of [`FIELDS`], here or in nn, or in words.
 pub(crate) fn is_field(setting: &str) -> bool {
-    FIELDS.contains(&setting) || megabatch_nn::FIELDS.contains(&setting)
+    is_in_words(setting) || FIELDS.contains(&setting) || megabatch_nn::FIELDS.contains(&setting)
 }
 
 /// Errors of training, saving and evaluating a model.
@@ -91,9 +84,9 @@ pub enum Error {
     Model(#[from] megabatch_nn::Error),
 
     /// A setting lies outside its range.
-    #[error("`{setting}` is {value}: expected {expected}")]
+    #[error("{} is {value}: expected {expected}", quoted(setting))]
     Setting {
-        /// Path of the field, one of [`FIELDS`] or nn's.
+        /// Its name, one of [`FIELDS`] or nn's, or words.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -102,9 +95,9 @@ pub enum Error {
     },
 
     /// A setting that needs series, for samples that are stored as windows.
-    #[error("`{setting}` is {value}: expected {expected}")]
+    #[error("{} is {value}: expected {expected}", quoted(setting))]
     NeedsSeries {
-        /// Path of the field, one of [`FIELDS`] or nn's.
+        /// Its name, one of [`FIELDS`] or nn's, or words.
         setting: &'static str,
         /// Its value.
         value: &'static str,
@@ -122,9 +115,9 @@ pub enum Error {
     },
 
     /// A setting that a GPU does not compute yet.
-    #[error("`{setting}` is {value}, which is not supported on a GPU yet{}", if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
+    #[error("{} is {value}, which is not supported on a GPU yet{}", quoted(setting), if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
     NotOnGpu {
-        /// Path of the field, one of [`FIELDS`] or nn's.
+        /// Its name, one of [`FIELDS`] or nn's, or words.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -133,13 +126,13 @@ pub enum Error {
     },
 
     /// A setting of the loss scale is out of range.
-    #[error("`{setting}` is {found}: expected {expected}")]
+    #[error("{} is {found}: expected {expected}", quoted(setting))]
     Scaling {
-        /// Path of the field.
+        /// Its name.
         setting: String,
         /// Its value.
         found: String,
-        /// Allowed values; the names in it are amp's.
+        /// Allowed values.
         expected: &'static str,
     },
 
@@ -263,7 +256,7 @@ pub enum Error {
     },
 
     /// A run diverged again after its last allowed rollback.
-    #[error("diverged again after rollback {rollbacks}, the last one allowed (`divergence.rollbacks_max`): {source}")]
+    #[error("diverged again after rollback {rollbacks}, the last one allowed (`max_rollbacks`): {source}")]
     Diverged {
         /// Number of rollbacks.
         rollbacks: u32,
@@ -295,11 +288,11 @@ pub enum Error {
     },
 
     /// A checkpoint belongs to a run with other settings.
-    #[error("{}: made with `{setting}` {found}, but this run has {expected}; resume with the settings of the checkpoint", path.display())]
+    #[error("{}: made with {} {found}, but this run has {expected}; resume with the settings of the checkpoint", path.display(), quoted(setting))]
     OtherRun {
         /// The checkpoint's folder.
         path: PathBuf,
-        /// Path of the field that differs, one of [`FIELDS`] or nn's.
+        /// Name of the setting that differs, one of [`FIELDS`] or nn's, or words.
         setting: &'static str,
         /// Its value in the checkpoint.
         found: String,
@@ -341,9 +334,9 @@ pub enum Error {
     },
 
     /// A setting that several ranks cannot train with yet.
-    #[error("`{setting}` is {value}, which is not supported by several ranks yet")]
+    #[error("{} is {value}, which is not supported by several ranks yet", quoted(setting))]
     NotDistributed {
-        /// Path of the field, one of [`FIELDS`] or nn's.
+        /// Its name, one of [`FIELDS`] or nn's, or words.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -352,7 +345,7 @@ pub enum Error {
     /// A step has fewer reduction blocks than there are ranks.
     #[error(
         "{ranks} ranks for steps of {blocks} reduction blocks: {} ranks would be idle; use {blocks} ranks, or steps of more samples (`batch_size`, \
-         `accumulation_steps`)", ranks - blocks
+         `gradient_accumulation_steps`)", ranks - blocks
     )]
     TooManyRanks {
         /// Number of ranks.

@@ -332,8 +332,8 @@ impl DeviceScaler {
             backoff_factor: config.backoff_factor,
             growth_interval: config.growth_interval,
             hysteresis: config.hysteresis,
-            min_scale: config.min_scale,
-            max_scale: config.max_scale,
+            min_scale: config.floor,
+            max_scale: config.ceiling,
         })
     }
 

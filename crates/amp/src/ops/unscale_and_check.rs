@@ -166,7 +166,7 @@ mod tests {
 
     fn scaler() -> LossScaler {
         let config = ScalerConfig {
-            initial_scale: 8.0,
+            initial: 8.0,
             growth_interval: 2,
             hysteresis: 2,
             backoff_factor: 0.3,
@@ -270,10 +270,9 @@ mod tests {
         let scope = Device::cpu().scope("test");
         let mut tensors = ChunkedTensors::new(&scope, &[0..1, 1..2]).unwrap();
         let losses = &Buffer::from_slice(&scope, &[0.5, 1.0]).unwrap();
-        let config =
-            ScalerConfig { initial_scale: 4.0, growth_interval: 2, growth_factor: 1.7, ..ScalerConfig::default() };
+        let config = ScalerConfig { initial: 4.0, growth_interval: 2, growth_factor: 1.7, ..ScalerConfig::default() };
         for hysteresis in [1, 2] {
-            let scaler = LossScaler::new(ScalerConfig { hysteresis, max_scale: 9.0, ..config }).unwrap();
+            let scaler = LossScaler::new(ScalerConfig { hysteresis, ceiling: 9.0, ..config }).unwrap();
             let mut found = DeviceScaler::new(&scope, Some(&scaler), 0).unwrap();
             let mut expected = DeviceScaler::new(&scope, Some(&scaler), 0).unwrap();
             for step in "..x.xx.....xxxxxxxx.......".chars() {

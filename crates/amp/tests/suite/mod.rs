@@ -55,7 +55,7 @@ fn noise(salt: u32, most: f32) -> Vec<f32> {
 
 fn run(device: &Device, rule: Rule) -> Result<Outcome> {
     let scope = device.scope("amp");
-    let config = ScalerConfig { initial_scale: 8.0, growth_interval: 2, ..ScalerConfig::default() };
+    let config = ScalerConfig { initial: 8.0, growth_interval: 2, ..ScalerConfig::default() };
     let scaler = LossScaler::new(config).expect("settings in range");
     let mut control = DeviceScaler::new(&scope, Some(&scaler), 0)?;
     let mut tensors = ChunkedTensors::new(&scope, &[0..300, 301..LEN])?;

@@ -227,7 +227,7 @@ fn what_a_gpu_does_not_predict_is_named() {
         (
             "eval --run carried --device cuda:0",
             2,
-            "training.carry_state (or training.loss_on every_step) is true, which is not supported on a GPU yet; use `--device cpu`",
+            "training.carry_state is true, or training.loss_on every_step, which is not supported on a GPU yet; use `--device cpu`",
         ),
         (
             "predict --run carried --follow bars.csv --device cuda:0",

@@ -116,7 +116,7 @@ fn the_loss_scale_goes_as_asked_and_a_resumed_run_may_change_that() {
     assert_eq!(scales()[9..], [64.0, 64.0]);
     for (setting, expected) in [
         ("loss_scale_backoff_factor=1.5", "training.loss_scale_backoff_factor is 1.5: expected a number in (0, 1)"),
-        ("loss_scale_floor=16", "training.loss_scale_initial is 8: expected a number from min_scale to max_scale"),
+        ("loss_scale_floor=16", "training.loss_scale_initial is 8: expected a number from the floor to the ceiling"),
         ("loss_scale_growth_interval=0", "training.loss_scale_growth_interval = 0"),
     ] {
         let [message, _] =

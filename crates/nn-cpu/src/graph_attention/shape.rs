@@ -80,7 +80,7 @@ pub(super) fn shapes(attention: &GraphAttention) -> Vec<PanelShape> {
             Joined::Concatenated => projected,
             Joined::Averaged => Columns { blocks: 1, units: sizes.units },
         };
-        let kind = attention.config().kind;
+        let kind = attention.config().attention;
         let shape = PanelShape { sizes, kind, heads: Heads::new(sizes.heads), input, projected, output };
         input = output;
         shape

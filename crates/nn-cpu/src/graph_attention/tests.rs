@@ -147,7 +147,7 @@ impl Problem {
         let config = ModelConfig {
             encoder: Encoder::LastBar,
             graph: Some(*self.attention.config()),
-            edge_attributes: self.sizes.attributes,
+            graph_edge_attributes: self.sizes.attributes,
             readout: Some(Readout::Node),
             ..ModelConfig::default()
         };
@@ -185,19 +185,21 @@ fn configs() -> impl Strategy<Value = GraphConfig> {
     let sizes = (1usize..4, 1usize..20, hidden, 1usize..6);
     let choices = (kinds, outputs, activations, any::<bool>(), any::<bool>());
     (sizes, choices, rate(), rate()).prop_map(
-        |((layers, heads, hidden, output_heads), (kind, output, activation, residual, self_loops), d, a)| GraphConfig {
-            kind,
-            layers,
-            heads,
-            hidden,
-            output,
-            output_heads,
-            activation,
-            residual,
-            dropout: d,
-            attention_dropout: a,
-            negative_slope: 0.2,
-            self_loops,
+        |((layers, heads, hidden, output_heads), (attention, output, activation, residual, self_loops), d, a)| {
+            GraphConfig {
+                attention,
+                layers,
+                heads,
+                hidden,
+                output,
+                output_heads,
+                activation,
+                residual,
+                dropout: d,
+                attention_dropout: a,
+                negative_slope: 0.2,
+                self_loops,
+            }
         },
     )
 }
@@ -270,8 +272,14 @@ proptest! {
 fn a_graph_leaves_no_trace_in_the_next() {
     for kind in [AttentionKind::Gat, AttentionKind::GatV2] {
         let output = GraphOutput::Attention;
-        let config =
-            GraphConfig { kind, hidden: 20, output, dropout: 0.3, attention_dropout: 0.4, ..Default::default() };
+        let config = GraphConfig {
+            attention: kind,
+            hidden: 20,
+            output,
+            dropout: 0.3,
+            attention_dropout: 0.4,
+            ..Default::default()
+        };
         let problem = Problem::new(config, NodeWidths { features: 7, attributes: 2 }, 4);
         let (small, large) = (problem.graph(5, 6, 0.3), problem.graph(6, 33, 0.4));
         for isa in Isa::all() {
@@ -289,8 +297,14 @@ fn a_graph_leaves_no_trace_in_the_next() {
 fn memory_is_what_is_computed_beforehand() {
     for (kind, output) in [(AttentionKind::Gat, GraphOutput::Linear), (AttentionKind::GatV2, GraphOutput::Attention)] {
         for passes in [Passes::Forward, Passes::ForwardAndBackward] {
-            let config =
-                GraphConfig { kind, output, dropout: 0.5, residual: true, output_heads: 3, ..Default::default() };
+            let config = GraphConfig {
+                attention: kind,
+                output,
+                dropout: 0.5,
+                residual: true,
+                output_heads: 3,
+                ..Default::default()
+            };
             let problem = Problem::new(config, NodeWidths { features: 7, attributes: 2 }, 4);
             let device = Device::cpu();
             let allocated = |scope: &str| device.scope(scope).usage().allocated_bytes;

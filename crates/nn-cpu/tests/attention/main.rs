@@ -49,7 +49,7 @@ impl Case {
     fn config(&self) -> GraphConfig {
         let named = |name: &str| serde_json::Value::String(name.to_owned());
         GraphConfig {
-            kind: serde_json::from_value(named(&self.kind)).unwrap(),
+            attention: serde_json::from_value(named(&self.kind)).unwrap(),
             activation: serde_json::from_value(named(&self.activation)).unwrap(),
             output: serde_json::from_value::<GraphOutput>(named(&self.output)).unwrap(),
             layers: self.layers,

@@ -102,7 +102,7 @@ impl Bars {
     pub(super) fn keep_windows(&mut self, scope: &Scope, windows: usize) -> Result<()> {
         if u32::try_from(windows * self.sizes.steps).is_err() {
             let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
-            return Err(Error::setting("series.bars", &"2^32 or more", expected));
+            return Err(Error::setting("the number of bars", &"2^32 or more", expected));
         }
         self.resident = None;
         self.resident = Some(ResidentBars::Windows(Buffer::zeros(scope, windows * self.window_len())?));
@@ -162,7 +162,7 @@ impl Bars {
         }
         if u32::try_from(last).is_err() {
             let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
-            return Err(Error::setting("series.bars", &"2^32 or more", expected));
+            return Err(Error::setting("the number of bars", &"2^32 or more", expected));
         }
         Ok(())
     }

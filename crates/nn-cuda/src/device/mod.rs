@@ -113,7 +113,7 @@ impl Accelerator {
     /// [`Error::Memory`](megabatch_nn::Error::Memory).
     pub fn new(device: &Device, model: &Model, config: &ComputeConfig) -> Result<Self> {
         let scope = device.scope("gpu");
-        let tuner = Tuner::new(config.tuning);
+        let tuner = Tuner::new(config.autotune);
         let device_model = device_model(&scope, model, config, &tuner)?;
         Ok(Accelerator {
             tuner,

@@ -78,7 +78,7 @@ impl SeenEdges {
     /// Edges that the attention of a model of `config` sees.
     pub fn for_config(config: &ModelConfig) -> Self {
         let self_loops = config.graph.unwrap_or_default().self_loops;
-        SeenEdges { self_loops, attributes: config.edge_attributes }
+        SeenEdges { self_loops, attributes: config.graph_edge_attributes }
     }
 
     /// P of graphs of so many nodes and edges.

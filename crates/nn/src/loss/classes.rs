@@ -50,7 +50,7 @@ impl Classes {
     pub fn check(self) -> Result<()> {
         match self {
             Classes::Labels(count) if !(2..=Self::MAX).contains(&count) => {
-                Err(Error::setting("loss.classes", &count, "2 to 1024 classes"))
+                Err(Error::setting("classes", &count, "2 to 1024 classes"))
             }
             _ => Ok(()),
         }
@@ -98,7 +98,7 @@ mod tests {
     fn a_single_class_is_refused() {
         for count in [0, 1, 1025] {
             let message = Classes::Labels(count).check().unwrap_err().to_string();
-            assert!(message.starts_with("`loss.classes` is "), "{message}");
+            assert!(message.starts_with("`classes` is "), "{message}");
         }
         Classes::Labels(2).check().unwrap();
         Classes::Thresholds(Ascending::one(0.0)).check().unwrap();

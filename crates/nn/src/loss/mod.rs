@@ -115,11 +115,11 @@ impl Loss {
             | (Loss::CrossEntropy, Some(_)) => return Ok(()),
             (Loss::Tasks(_), Some(_)) => {
                 let expected = "none for a model over graphs, which learns one loss";
-                return Err(Error::setting("loss.tasks", &"a list", expected));
+                return Err(Error::setting("tasks", &"a list", expected));
             }
             (_, Some(Readout::Node)) => return Ok(()),
             (Loss::CrossEntropy, None) => {
-                "`loss.thresholds` or `loss.classes` beside it, which make classes of the targets of samples that are not nodes of graphs"
+                "`thresholds` or `classes` beside it, which make classes of the targets of samples that are not nodes of graphs"
             }
             (_, None) => "mse, huber or quantile for samples that are not nodes of graphs, which the ranks are among",
             (_, Some(_)) => "a loss of one graph at a time, where it is the graph that is predicted and has no rank",
@@ -135,15 +135,15 @@ impl Loss {
         match self {
             // Its slope must not vanish in the single precision that gradients are computed in.
             Loss::Huber { delta } if !(delta as f32 > 0.0 && delta.is_finite()) => {
-                Err(Error::setting("loss.delta", &delta, "a positive number"))
+                Err(Error::setting("huber_delta", &delta, "a positive number"))
             }
             // Both slopes must not vanish in single precision.
             Loss::Quantile { levels } if !levels.as_slice().iter().all(|&q| q as f32 > 0.0 && (q as f32) < 1.0) => {
-                Err(Error::setting("loss.levels", &levels, "shares above 0 and below 1"))
+                Err(Error::setting("quantile", &levels, "shares above 0 and below 1"))
             }
             Loss::Classes(classes) => classes.check(),
             Loss::RankListwise { temperature } if !(temperature > 0.0 && temperature.is_finite()) => {
-                Err(Error::setting("loss.temperature", &temperature, "a positive number"))
+                Err(Error::setting("rank_temperature", &temperature, "a positive number"))
             }
             _ => Ok(()),
         }
@@ -154,7 +154,7 @@ impl Loss {
         match self {
             Loss::Tasks(tasks) if tasks.targets() != targets => {
                 let last = tasks.as_slice().len() - 1;
-                let setting = format!("loss.tasks[{last}].targets");
+                let setting = format!("tasks[{last}].targets");
                 let expected = format!("{targets} as its end: each target of a sample is in a task");
                 Err(Error::Task { setting, value: format!("..{}", tasks.targets()), expected })
             }
@@ -354,16 +354,16 @@ pub struct Objective {
 
 /// The numbers that a loss has, as settings.
 impl Loss {
-    /// Parameter of a loss that has one: path of its field and value.
+    /// Parameter of a loss that has one: name of its setting and value.
     pub fn setting(self) -> Option<(&'static str, String)> {
         match self {
-            Loss::Huber { delta } => Some(("loss.delta", delta.to_string())),
-            Loss::Quantile { levels } => Some(("loss.levels", levels.to_string())),
-            Loss::Classes(Classes::Labels(count)) => Some(("loss.classes", count.to_string())),
-            Loss::Classes(Classes::Thresholds(thresholds)) => Some(("loss.thresholds", thresholds.to_string())),
-            Loss::CrossEntropy => Some(("loss.classes", "none".to_owned())),
-            Loss::RankListwise { temperature } => Some(("loss.temperature", temperature.to_string())),
-            Loss::Tasks(tasks) => Some(("loss.tasks", tasks.to_string())),
+            Loss::Huber { delta } => Some(("huber_delta", delta.to_string())),
+            Loss::Quantile { levels } => Some(("quantile", levels.to_string())),
+            Loss::Classes(Classes::Labels(count)) => Some(("classes", count.to_string())),
+            Loss::Classes(Classes::Thresholds(thresholds)) => Some(("thresholds", thresholds.to_string())),
+            Loss::CrossEntropy => Some(("classes", "none".to_owned())),
+            Loss::RankListwise { temperature } => Some(("rank_temperature", temperature.to_string())),
+            Loss::Tasks(tasks) => Some(("tasks", tasks.to_string())),
             _ => None,
         }
     }

@@ -75,9 +75,9 @@ impl TargetNeeds {
     pub fn error(self, place: String, found: String) -> Error {
         let advice = match self {
             TargetNeeds::Numbers => "leave out samples of other targets",
-            TargetNeeds::Classes(_) => "set `loss.classes` or `loss.thresholds` for these targets",
+            TargetNeeds::Classes(_) => "set `classes` or `thresholds` for these targets",
             TargetNeeds::Probabilities => {
-                "set `loss.classes` where a target is the number of its class, `loss.thresholds` to make classes of numbers, or \
+                "set `classes` where a target is the number of its class, `thresholds` to make classes of numbers, or \
                  `loss`=mse to predict numbers"
             }
         };

@@ -114,7 +114,7 @@ fn what_is_not_a_number_stays_so() {
 fn a_delta_out_of_range_is_named() {
     for delta in [0.0, -1.0, 1e-60, f64::NAN, f64::INFINITY] {
         let message = Loss::Huber { delta }.check().unwrap_err().to_string();
-        assert!(message.starts_with("`loss.delta` is "), "{message}");
+        assert!(message.starts_with("`huber_delta` is "), "{message}");
     }
     Loss::Huber { delta: 1e-3 }.check().unwrap();
 }
@@ -124,7 +124,7 @@ fn a_level_out_of_range_is_named() {
     for levels in [&[0.0][..], &[1.0], &[-0.5], &[0.1, 1.0 - 1e-12]] {
         let levels = Ascending::new(levels).unwrap();
         let message = Loss::Quantile { levels }.check().unwrap_err().to_string();
-        assert!(message.starts_with("`loss.levels` is "), "{message}");
+        assert!(message.starts_with("`quantile` is "), "{message}");
     }
     Loss::Quantile { levels: Ascending::one(0.01) }.check().unwrap();
 }

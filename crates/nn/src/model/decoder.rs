@@ -62,12 +62,12 @@ impl Decoder {
         };
         let fused = if fusion.is_some() { hidden } else { width };
         let attention =
-            config.graph.map(|graph| GraphAttention::new(graph, fused, config.edge_attributes, outputs, layout));
+            config.graph.map(|graph| GraphAttention::new(graph, fused, config.graph_edge_attributes, outputs, layout));
         let has_head = config.graph.is_none_or(|graph| graph.output == GraphOutput::Linear);
         let top = attention.as_ref().map_or(fused, GraphAttention::width);
         let head = has_head.then(|| Head::new(top, outputs, layout));
         let widths = Widths { encoding: width, fused, top, outputs, readout: config.readout.unwrap_or_default() };
-        let (sees_attributes, encoder_learns) = (config.edge_attributes > 0, config.encoder != Encoder::LastBar);
+        let (sees_attributes, encoder_learns) = (config.graph_edge_attributes > 0, config.encoder != Encoder::LastBar);
         Decoder { widths, fusion, attention, head, sees_attributes, encoder_learns }
     }
 

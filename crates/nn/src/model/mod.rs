@@ -128,8 +128,8 @@ pub struct ModelConfig {
     pub graph: Option<GraphConfig>,
     /// A: attributes of an edge that attention sees: those of the samples' graphs, or 0 for none of
     /// them.
-    #[serde(default)]
-    pub edge_attributes: usize,
+    #[serde(default, rename = "edge_attributes")]
+    pub graph_edge_attributes: usize,
     /// Level at which a model predicts whose samples are the nodes of graphs; none where they are
     /// not. With one, the graphs take the place of the samples in a run: in its lists, its batches
     /// and its order.
@@ -162,7 +162,7 @@ impl Default for ModelConfig {
             pooling: Pooling::Last,
             fusion: Fusion::Concat,
             graph: None,
-            edge_attributes: 0,
+            graph_edge_attributes: 0,
             readout: None,
             outputs_per_target: 1,
             outputs: None,
@@ -323,7 +323,7 @@ pub fn prefixed(part: &str, timeframe: &str) -> String {
 fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
     if let (Some(graph), None) = (config.graph, config.readout) {
         let expected = "none without a readout, which says what is predicted where samples are the nodes of graphs";
-        return Err(Error::setting("graph", &format!("{:?}", graph.kind).to_lowercase(), expected));
+        return Err(Error::setting("graph", &format!("{:?}", graph.attention).to_lowercase(), expected));
     }
     config.graph.iter().try_for_each(GraphConfig::check)?;
     check_attention(config)?;
@@ -331,21 +331,21 @@ fn check(shape: &SampleShape, config: ModelConfig) -> Result<()> {
     let sizes = [
         ("hidden", recurrent_size(config.hidden)),
         ("layers", recurrent_size(config.layers)),
-        ("shape.timeframes", shape.timeframes.len()),
-        ("shape.outputs", shape.outputs),
-        ("outputs_per_target", config.outputs_per_target.min(config.outputs.unwrap_or(usize::MAX))),
+        ("the number of timeframes", shape.timeframes.len()),
+        ("the number of targets", shape.outputs),
+        ("the number of outputs of a target", config.outputs_per_target.min(config.outputs.unwrap_or(usize::MAX))),
     ];
     let windows = shape
         .timeframes
         .iter()
-        .flat_map(|tf| [("shape.timeframes.steps", tf.steps), ("shape.timeframes.features", tf.features)]);
+        .flat_map(|tf| [("the length of a window", tf.steps), ("the number of features", tf.features)]);
     if let Some((setting, _)) = sizes.into_iter().chain(windows).find(|&(_, size)| size == 0) {
         return Err(Error::setting(setting, &0, "1 or more"));
     }
     for (k, Timeframe { name, .. }) in shape.timeframes.iter().enumerate() {
         let repeated = shape.timeframes[..k].iter().any(|earlier| earlier.name == *name);
         if repeated || (name.is_empty() && shape.timeframes.len() > 1) {
-            return Err(Error::setting("shape.timeframes.name", &format!("{name:?}"), "a name of its own"));
+            return Err(Error::setting("the name of a timeframe", &format!("{name:?}"), "a name of its own"));
         }
     }
     Ok(())
@@ -360,15 +360,15 @@ fn check_attention(config: ModelConfig) -> Result<()> {
     }
     match config.pooling {
         Pooling::Last => {}
-        Pooling::Attention { heads } if has_states => check_heads("pooling.heads", heads, config.hidden)?,
+        Pooling::Attention { heads } if has_states => check_heads("pooling_heads", heads, config.hidden)?,
         Pooling::Attention { .. } => {
             return Err(Error::setting("pooling", &"attention", "last for a model without an LSTM"));
         }
     }
     match config.fusion {
         Fusion::Concat => Ok(()),
-        Fusion::Attention { feed_forward: 0, .. } => Err(Error::setting("fusion.feed_forward", &0, "1 or more")),
-        Fusion::Attention { heads, .. } if has_states => check_heads("fusion.heads", heads, config.hidden),
+        Fusion::Attention { feed_forward: 0, .. } => Err(Error::setting("fusion_feed_forward", &0, "1 or more")),
+        Fusion::Attention { heads, .. } if has_states => check_heads("fusion_heads", heads, config.hidden),
         Fusion::Attention { .. } => Err(Error::setting("fusion", &"attention", "concat for a model without an LSTM")),
     }
 }
@@ -414,15 +414,15 @@ mod tests {
         for (names, config, what) in [
             (&["M1"][..], ModelConfig { hidden: 0, ..config }, "`hidden` is 0"),
             (&["M1"], ModelConfig { layers: 0, ..config }, "`layers` is 0"),
-            (&[], config, "`shape.timeframes` is 0"),
-            (&["M1", "M1"], config, r#"`shape.timeframes.name` is "M1""#),
-            (&["M1", ""], config, r#"`shape.timeframes.name` is """#),
-            (&["M1"], ModelConfig { pooling: heads(2), ..config }, "`pooling.heads` is 2: expected a number"),
-            (&["M1"], ModelConfig { pooling: heads(0), ..config }, "`pooling.heads` is 0"),
+            (&[], config, "the number of timeframes is 0"),
+            (&["M1", "M1"], config, r#"the name of a timeframe is "M1""#),
+            (&["M1", ""], config, r#"the name of a timeframe is """#),
+            (&["M1"], ModelConfig { pooling: heads(2), ..config }, "`pooling_heads` is 2: expected a number"),
+            (&["M1"], ModelConfig { pooling: heads(0), ..config }, "`pooling_heads` is 0"),
             (&["M1"], ModelConfig { pooling: heads(5), encoder: Encoder::LastBar, ..config }, "`pooling` is att"),
             (&["M1"], ModelConfig { layer_norm: true, encoder: Encoder::LastBar, ..config }, "`layer_norm` is true"),
-            (&["M1"], ModelConfig { fusion: fuse(3, 4), ..config }, "`fusion.heads` is 3: expected a number"),
-            (&["M1"], ModelConfig { fusion: fuse(1, 0), ..config }, "`fusion.feed_forward` is 0: expected 1"),
+            (&["M1"], ModelConfig { fusion: fuse(3, 4), ..config }, "`fusion_heads` is 3: expected a number"),
+            (&["M1"], ModelConfig { fusion: fuse(1, 0), ..config }, "`fusion_feed_forward` is 0: expected 1"),
             (&["M1"], ModelConfig { fusion: fuse(1, 4), encoder: Encoder::LastBar, ..config }, "`fusion` is att"),
         ] {
             let message = Model::new(shape(names), config).unwrap_err().to_string();

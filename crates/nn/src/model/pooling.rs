@@ -120,7 +120,7 @@ mod tests {
             assert_eq!(Pooling::attention(hidden), Pooling::Attention { heads }, "H = {hidden}");
         }
         for (heads, accepted) in [(0, false), (1, true), (4, false), (5, true), (10, true), (20, false)] {
-            assert_eq!(check_heads("pooling.heads", heads, 10).is_ok(), accepted, "{heads} heads");
+            assert_eq!(check_heads("pooling_heads", heads, 10).is_ok(), accepted, "{heads} heads");
         }
     }
 }

@@ -37,7 +37,7 @@ impl Case {
         let config = ModelConfig {
             encoder: Encoder::LastBar,
             graph: Some(graph),
-            edge_attributes: self.attributes,
+            graph_edge_attributes: self.attributes,
             readout: Some(Readout::Node),
             ..ModelConfig::default()
         };

@@ -108,8 +108,8 @@ fn model(side: &Side) -> Option<String> {
         ModelConfig::deserialize(&side.plan["model"]).ok()?;
     let recurrent =
         || format!("{}, {} of {}", cell.name().to_uppercase(), plural(layers, "layer"), grouped(hidden as u64));
-    let attention = |GraphConfig { kind, layers, heads, hidden, .. }: GraphConfig| {
-        let name = match kind {
+    let attention = |GraphConfig { attention, layers, heads, hidden, .. }: GraphConfig| {
+        let name = match attention {
             AttentionKind::Gat => "GAT",
             AttentionKind::GatV2 => "GATv2",
         };

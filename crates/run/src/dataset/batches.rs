@@ -104,7 +104,7 @@ impl BatchLoader {
             }
         };
         let BatchOptions { batch_size, last_batch, .. } = options;
-        let batching = Batching { batch_size, accumulation_steps: 1, last_batch, rank };
+        let batching = Batching { batch_size, gradient_accumulation_steps: 1, last_batch, rank };
         let batches = Batches::new(order, batching).map_err(usage)?;
         let in_file = source.shape().samples;
         if let Some(run) = samples.runs().find(|run| run.end > in_file) {

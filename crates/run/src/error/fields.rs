@@ -10,6 +10,7 @@ use megabatch_trainer::Error as TrainerError;
 use serde_json::{Value, json};
 
 use super::Error;
+use super::keys::key_of;
 use crate::config::ConfigError;
 
 impl Error {
@@ -124,7 +125,7 @@ fn training_fields(error: &TrainerError) -> Fields {
     match error {
         TrainerError::Setting { setting, value, expected } => {
             vec![
-                ("key", json!(super::with_keys(&format!("`{setting}`")))),
+                ("key", json!(key_of(setting).unwrap_or_else(|| (*setting).to_owned()))),
                 ("found", json!(value)),
                 ("expected", json!(expected)),
             ]

@@ -82,8 +82,8 @@ impl GpuPlan {
 fn largest_batch(setup: &TrainingSetup, available: usize) -> Result<Option<usize>> {
     let step_samples = setup.training.step_samples();
     for batch_size in (1..setup.training.batch_size).rev().filter(|size| step_samples.is_multiple_of(*size)) {
-        let accumulation_steps = step_samples / batch_size;
-        let training = trainer::Config { batch_size, accumulation_steps, ..setup.training.clone() };
+        let gradient_accumulation_steps = step_samples / batch_size;
+        let training = trainer::Config { batch_size, gradient_accumulation_steps, ..setup.training.clone() };
         if setup.gpu_footprint(&training)?.total_bytes() <= available {
             return Ok(Some(batch_size));
         }

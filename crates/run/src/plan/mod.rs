@@ -192,7 +192,7 @@ impl Plan {
             },
             parameters,
             batch_size: training.batch_size,
-            accumulation_steps: training.accumulation_steps,
+            accumulation_steps: training.gradient_accumulation_steps,
             run_length: training.run_samples(),
             run_length_reason: setup.neighbours.map(Neighbours::reason),
             seed: training.seed,

@@ -168,8 +168,10 @@ pub(crate) fn uses(setup: &TrainingSetup) -> Vec<String> {
 /// Settings whose effect is not what it seems beside the others.
 fn odd_settings(setup: &TrainingSetup, steps: u64) -> Vec<String> {
     let trainer::Config { model, dropout, loss, .. } = &setup.training;
-    let step_samples =
-        setup.config.get(&config::gpu_optimization::BATCH_SIZE).saturating_mul(setup.training.accumulation_steps);
+    let step_samples = setup
+        .config
+        .get(&config::gpu_optimization::BATCH_SIZE)
+        .saturating_mul(setup.training.gradient_accumulation_steps);
     let threads = setup.training.threads;
     let cores = std::thread::available_parallelism().map_or(threads, usize::from);
     let walks = setup.config.walks_all_folds();

@@ -31,7 +31,7 @@ pub(crate) fn training_config(
             .get(&training::EARLY_STOPPING)
             .map(|patience| EarlyStopping { patience, min_delta: config.get(&training::EARLY_STOPPING_MIN_DELTA) }),
         divergence: Divergence {
-            rollbacks_max: match config.get(&training::ON_NAN) {
+            max_rollbacks: match config.get(&training::ON_NAN) {
                 OnNan::Stop => 0,
                 OnNan::Rollback => config.get(&training::MAX_ROLLBACKS),
             },
@@ -155,7 +155,7 @@ fn model_config(config: &Config, data: &Data) -> ModelConfig {
     let graph = (config.get(&model::GRAPH_LAYERS) > 0).then(|| graph_config(config));
     ModelConfig {
         encoder: config.get(&model::ENCODER).unwrap_or(encoder),
-        edge_attributes: if graph.is_some() { graphs.edge_attributes() } else { 0 },
+        graph_edge_attributes: if graph.is_some() { graphs.edge_attributes() } else { 0 },
         graph,
         readout: Some(config.get(&model::READOUT).unwrap_or(readout)),
         ..recurrent
@@ -184,7 +184,7 @@ pub(crate) fn recurrent_config(config: &Config) -> ModelConfig {
 
 fn graph_config(config: &Config) -> GraphConfig {
     GraphConfig {
-        kind: config.get(&model::GRAPH_ATTENTION),
+        attention: config.get(&model::GRAPH_ATTENTION),
         layers: config.get(&model::GRAPH_LAYERS),
         heads: config.get(&model::GRAPH_HEADS),
         hidden: config.get(&model::GRAPH_HIDDEN),

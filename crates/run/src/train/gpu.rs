@@ -62,7 +62,7 @@ impl GpuWatch {
         match GpuProbe::open(&gpu.properties().pci_bus_id) {
             Ok(probe) => {
                 let every_batches = setup.config.get(&config::gpu_optimization::LOG_GPU_STATS_EVERY_N_BATCHES);
-                let accumulation = setup.training.accumulation_steps;
+                let accumulation = setup.training.gradient_accumulation_steps;
                 GpuWatch::new(folder, Box::new(probe), every_batches as u64, accumulation as u64).map(Some)
             }
             Err(fault) => {

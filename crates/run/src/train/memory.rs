@@ -79,7 +79,7 @@ impl<'a> MemoryWatch<'a> {
             peaks: Peaks::default(),
             empty_every_epochs: setup.config.get(&config::gpu_optimization::EMPTY_CACHE_EVERY_N_EPOCHS),
             empty_every_batches: setup.config.get(&config::gpu_optimization::EMPTY_CACHE_EVERY_N_BATCHES),
-            batches_per_step: setup.training.accumulation_steps as u64,
+            batches_per_step: setup.training.gradient_accumulation_steps as u64,
             step: first_step,
         }
     }

@@ -159,7 +159,7 @@ mod tests {
         assert!(size(&events) > 0);
         let (step, cause) = (1, String::new());
         let rollback =
-            RollbackEvent { step, failed_step: 3, loss: 1.0, cause, rollbacks: 1, rollbacks_max: 3, rate_factor: 0.5 };
+            RollbackEvent { step, failed_step: 3, loss: 1.0, cause, rollbacks: 1, max_rollbacks: 3, rate_factor: 0.5 };
         events.see(&Event::Rollback(rollback), 1_002.5).unwrap();
         let path = events.path.clone();
         events.finish().unwrap();

@@ -227,9 +227,9 @@ impl<'a> Watch<'a> {
                 ));
             }
             Event::Rollback(rollback) => {
-                let RollbackEvent { step, cause, rollbacks, rollbacks_max, rate_factor, .. } = rollback;
+                let RollbackEvent { step, cause, rollbacks, max_rollbacks, rate_factor, .. } = rollback;
                 self.progress.note(&format!(
-                    "{cause}; back to step {step}, and on with {rate_factor} of the learning rate (rollback {rollbacks} of {rollbacks_max})"
+                    "{cause}; back to step {step}, and on with {rate_factor} of the learning rate (rollback {rollbacks} of {max_rollbacks})"
                 ));
             }
             Event::Shortage(cut) => self.progress.note(&format!("warning: {}", self.memory.went_on(self.folder, cut))),

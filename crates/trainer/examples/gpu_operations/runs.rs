@@ -31,7 +31,7 @@ pub(crate) const CASES: &[Case] = &[
         same(device, &run_config(Precision::Bf16), &windows())
     }),
     ("a run whose kernels are chosen by measurement is the CPU's", |device| {
-        same(device, &Config { tuning: Tuning::Fast, ..run_config(Precision::Bf16) }, &series())
+        same(device, &Config { autotune: Tuning::Fast, ..run_config(Precision::Bf16) }, &series())
     }),
     ("a run of two layers with dropout, norms, pooling and fusion by attention is the CPU's", |device| {
         same(device, &whole(), &series())
@@ -99,7 +99,7 @@ fn run_config(precision: Precision) -> Config {
     let model = ModelConfig { hidden: 20, layers: 1, ..ModelConfig::default() };
     let mut config = Config { model, precision, batch_size: 32, threads: 1, seed: 11, ..Config::default() };
     (config.max_steps, config.run_length, config.optimizer.lr) = (Some(14), Some(4), 0.02);
-    config.tuning = Tuning::Off;
+    config.autotune = Tuning::Off;
     config
 }
 
@@ -115,12 +115,12 @@ fn whole() -> Config {
 }
 
 /// Two layers of attention with two attributes an edge.
-fn over_graphs(kind: AttentionKind, readout: Readout) -> Config {
+fn over_graphs(attention: AttentionKind, readout: Readout) -> Config {
     let mut config = run_config(Precision::Fp32);
     config.dropout = 0.2;
     config.optimizer.epsilon = 1e-4;
     let graph = GraphConfig {
-        kind,
+        attention,
         heads: 2,
         hidden: 5,
         dropout: 0.2,
@@ -129,7 +129,7 @@ fn over_graphs(kind: AttentionKind, readout: Readout) -> Config {
         output: GraphOutput::Attention,
         ..GraphConfig::default()
     };
-    let model = ModelConfig { graph: Some(graph), edge_attributes: 2, readout: Some(readout), ..config.model };
+    let model = ModelConfig { graph: Some(graph), graph_edge_attributes: 2, readout: Some(readout), ..config.model };
     Config { model, batch_size: 8, run_length: Some(1), ..config }
 }
 

@@ -12,7 +12,7 @@ const BYTES_MAX: f64 = (1u64 << 60) as f64;
 /// `nodes` nodes a graph, or single samples. The numbers here are many times those that are
 /// allocated, so that no sum of the plan overflows either.
 pub(crate) fn check_countable(config: &Config, shape: &SampleShape, nodes: usize) -> Result<()> {
-    let ModelConfig { hidden, layers, pooling, fusion, graph, edge_attributes, .. } = config.model;
+    let ModelConfig { hidden, layers, pooling, fusion, graph, graph_edge_attributes, .. } = config.model;
     let [hidden, layers, nodes] = [hidden, layers, nodes].map(|n| n as f64);
     let outputs = shape.outputs as f64 * config.model.for_loss(config.loss).outputs_per_target as f64;
     let heads = match pooling {
@@ -26,7 +26,7 @@ pub(crate) fn check_countable(config: &Config, shape: &SampleShape, nodes: usize
     };
     let attended = graph.map_or(0.0, |graph| {
         let width = graph.heads.max(graph.output_heads) as f64 * (graph.hidden as f64).max(outputs);
-        graph.layers as f64 * (width + edge_attributes as f64 + graph.heads as f64)
+        graph.layers as f64 * (width + graph_edge_attributes as f64 + graph.heads as f64)
     });
     let features = shape.timeframes.iter().map(|timeframe| timeframe.features as f64).sum::<f64>();
     let per_step = features + (layers * hidden + heads) * timeframes;

@@ -18,11 +18,11 @@ const LOSSES_MIN: usize = 8;
 /// step 0. If it has saved none since its last rollback, it returns to the checkpoint before,
 /// because the weights may have been diverging when the last one was saved. It continues in the
 /// same order of samples with half the learning rate in all steps to come. After
-/// [`rollbacks_max`](Divergence::rollbacks_max) rollbacks it ends.
+/// [`max_rollbacks`](Divergence::max_rollbacks) rollbacks it ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Divergence {
     /// Most rollbacks of a run.
-    pub rollbacks_max: u32,
+    pub max_rollbacks: u32,
     /// A loss above this many times the median of those of the last 32 steps is an explosion, > 1;
     /// there is none before 8 steps. `None` lets losses be as large as they like.
     pub loss_spike_factor: Option<f64>,
@@ -43,7 +43,7 @@ impl Divergence {
     pub(crate) fn check(&self) -> Result<()> {
         match self.loss_spike_factor {
             Some(factor) if !(factor > 1.0 && factor.is_finite()) => {
-                Err(Error::setting("divergence.loss_spike_factor", &factor, "a number above 1, or none"))
+                Err(Error::setting("loss_spike_factor", &factor, "a number above 1, or none"))
             }
             _ => Ok(()),
         }
@@ -136,7 +136,7 @@ mod tests {
         for factor in [1.0, 0.0, f64::NAN, f64::INFINITY] {
             let rule = Divergence { loss_spike_factor: Some(factor), ..Divergence::default() };
             let message = rule.check().unwrap_err().to_string();
-            assert!(message.starts_with("`divergence.loss_spike_factor` is "), "{message}");
+            assert!(message.starts_with("`loss_spike_factor` is "), "{message}");
         }
     }
 

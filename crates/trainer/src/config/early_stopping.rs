@@ -26,10 +26,10 @@ pub struct EarlyStoppingState {
 impl EarlyStopping {
     pub(crate) fn check(&self) -> Result<()> {
         if self.patience == 0 {
-            return Err(Error::setting("early_stopping.patience", &0, "1 validation or more, or none"));
+            return Err(Error::setting("early_stopping", &0, "1 validation or more, or none"));
         }
         if !(self.min_delta >= 0.0 && self.min_delta.is_finite()) {
-            return Err(Error::setting("early_stopping.min_delta", &self.min_delta, "0 or more"));
+            return Err(Error::setting("early_stopping_min_delta", &self.min_delta, "0 or more"));
         }
         Ok(())
     }
@@ -85,9 +85,9 @@ mod tests {
     #[test]
     fn settings_out_of_range_are_named() {
         for (patience, min_delta, setting) in [
-            (0, 0.0, "`early_stopping.patience` is 0"),
-            (1, -1.0, "`early_stopping.min_delta` is -1"),
-            (1, f64::NAN, "`early_stopping.min_delta` is NaN"),
+            (0, 0.0, "`early_stopping` is 0"),
+            (1, -1.0, "`early_stopping_min_delta` is -1"),
+            (1, f64::NAN, "`early_stopping_min_delta` is NaN"),
         ] {
             let message = EarlyStopping { patience, min_delta }.check().unwrap_err().to_string();
             assert!(message.starts_with(setting), "{message}");

@@ -73,12 +73,9 @@ impl Default for OneCycle {
 impl OneCycle {
     fn check(&self) -> Result<()> {
         if !(0.0..=1.0).contains(&self.pct_start) {
-            return Err(Error::setting("lr_schedule.one_cycle.pct_start", &self.pct_start, "a share from 0 to 1"));
+            return Err(Error::setting("pct_start", &self.pct_start, "a share from 0 to 1"));
         }
-        let factors = [
-            ("lr_schedule.one_cycle.div_factor", self.div_factor),
-            ("lr_schedule.one_cycle.final_div_factor", self.final_div_factor),
-        ];
+        let factors = [("div_factor", self.div_factor), ("final_div_factor", self.final_div_factor)];
         match factors.into_iter().find(|(_, factor)| !(1.0..f64::INFINITY).contains(factor)) {
             Some((setting, factor)) => Err(Error::setting(setting, &factor, "a number from 1 up")),
             None => Ok(()),
@@ -121,11 +118,11 @@ impl LrSchedule {
     pub(crate) fn check(&self, lr: f64) -> Result<()> {
         match self.kind {
             LrScheduleKind::Cosine if !(0.0..=lr).contains(&self.lr_min) => {
-                Err(Error::setting("lr_schedule.lr_min", &self.lr_min, "a number from 0 to `optimizer.lr`"))
+                Err(Error::setting("lr_min", &self.lr_min, "a number from 0 to `lr`"))
             }
             LrScheduleKind::OneCycle(_) if self.warmup_steps > 0 => {
-                let expected = "0 with `lr_schedule.kind` one_cycle, which rises by itself in `lr_schedule.one_cycle.pct_start` of the steps";
-                Err(Error::setting("lr_schedule.warmup_steps", &self.warmup_steps, expected))
+                let expected = "0 with `lr_schedule` one_cycle, which rises by itself in `pct_start` of the steps";
+                Err(Error::setting("warmup_steps", &self.warmup_steps, expected))
             }
             LrScheduleKind::OneCycle(one_cycle) => one_cycle.check(),
             LrScheduleKind::Constant | LrScheduleKind::Cosine => Ok(()),
@@ -254,19 +251,16 @@ mod tests {
     fn a_cycle_out_of_range_is_named() {
         let default = OneCycle::default();
         for (cycle, setting) in [
-            (OneCycle { pct_start: 1.5, ..default }, "`lr_schedule.one_cycle.pct_start` is 1.5"),
-            (OneCycle { pct_start: f64::NAN, ..default }, "`lr_schedule.one_cycle.pct_start` is NaN"),
-            (OneCycle { div_factor: 0.5, ..default }, "`lr_schedule.one_cycle.div_factor` is 0.5"),
-            (
-                OneCycle { final_div_factor: f64::INFINITY, ..default },
-                "`lr_schedule.one_cycle.final_div_factor` is inf",
-            ),
+            (OneCycle { pct_start: 1.5, ..default }, "`pct_start` is 1.5"),
+            (OneCycle { pct_start: f64::NAN, ..default }, "`pct_start` is NaN"),
+            (OneCycle { div_factor: 0.5, ..default }, "`div_factor` is 0.5"),
+            (OneCycle { final_div_factor: f64::INFINITY, ..default }, "`final_div_factor` is inf"),
         ] {
             let message = one_cycle(cycle).check(0.1).unwrap_err().to_string();
             assert!(message.starts_with(setting), "{message}");
         }
         let message = LrSchedule { warmup_steps: 3, ..one_cycle(default) }.check(0.1).unwrap_err().to_string();
-        assert!(message.starts_with("`lr_schedule.warmup_steps` is 3"), "{message}");
+        assert!(message.starts_with("`warmup_steps` is 3"), "{message}");
     }
 
     proptest! {
@@ -305,7 +299,7 @@ mod tests {
     fn a_lowest_rate_out_of_range_is_named() {
         for lr_min in [-0.1, 0.2, f64::NAN] {
             let message = cosine(0, lr_min).check(0.1).unwrap_err().to_string();
-            assert!(message.starts_with("`lr_schedule.lr_min` is "), "{message}");
+            assert!(message.starts_with("`lr_min` is "), "{message}");
         }
         cosine(0, 0.1).check(0.1).unwrap();
         LrSchedule { lr_min: 0.2, ..LrSchedule::default() }.check(0.1).unwrap();

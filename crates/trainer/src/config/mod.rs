@@ -63,7 +63,7 @@ pub struct Config {
     /// total size, up to rounding. It is equal bit for bit if `batch_size` is a multiple of 32; in
     /// dense training, if `run_length` is given and `batch_size` is at least as large: a run is
     /// never longer than a batch, and batches end where shards of runs end.
-    pub accumulation_steps: usize,
+    pub gradient_accumulation_steps: usize,
     /// Consecutive samples that are visited together; 1 shuffles fully, `None` takes all samples of
     /// an optimizer step.
     pub run_length: Option<usize>,
@@ -111,7 +111,7 @@ pub struct Config {
     pub tf32: bool,
     /// Choice among the kernels of a GPU.
     #[serde(default)]
-    pub tuning: Tuning,
+    pub autotune: Tuning,
     /// True if series in memory are to lie on a GPU during training, so that batches bring no bars.
     /// It has no effect on the CPU, nor on series in a file, whose bars come with each batch. A run
     /// that gets less memory than was planned goes on without. In dense training and with carried
@@ -185,7 +185,7 @@ impl Default for Config {
             epochs: 1,
             max_steps: None,
             batch_size: 128,
-            accumulation_steps: 1,
+            gradient_accumulation_steps: 1,
             run_length: None,
             last_batch: LastBatch::Keep,
             carry_state: false,
@@ -199,7 +199,7 @@ impl Default for Config {
             divergence: Divergence::default(),
             precision: Precision::Fp32,
             tf32: false,
-            tuning: Tuning::default(),
+            autotune: Tuning::default(),
             keep_series: keeps_series(),
             keep_windows: false,
             keep_graphs: false,
@@ -218,7 +218,7 @@ impl Config {
 
     /// Samples of one optimizer step.
     pub fn step_samples(&self) -> usize {
-        self.batch_size.saturating_mul(self.accumulation_steps)
+        self.batch_size.saturating_mul(self.gradient_accumulation_steps)
     }
 
     /// Samples in the largest batch of a step on the CPU. In dense training it is at least a shard
@@ -250,12 +250,12 @@ impl Config {
     fn check_loss_scale(&self) -> Result<()> {
         match self.loss_scale.check() {
             Err(amp::Error::Setting { setting, found, expected }) => {
-                Err(Error::Scaling { setting: format!("loss_scale.{setting}"), found, expected })
+                Err(Error::Scaling { setting: format!("loss_scale_{setting}"), found, expected })
             }
             Err(error) => Err(Error::Scale(error)),
-            Ok(()) if self.loss_scale.min_scale < LOSS_SCALE_MIN => Err(Error::Scaling {
-                setting: "loss_scale.min_scale".to_owned(),
-                found: self.loss_scale.min_scale.to_string(),
+            Ok(()) if self.loss_scale.floor < LOSS_SCALE_MIN => Err(Error::Scaling {
+                setting: "loss_scale_floor".to_owned(),
+                found: self.loss_scale.floor.to_string(),
                 expected: "1e-18 or more",
             }),
             Ok(()) => Ok(()),
@@ -355,7 +355,7 @@ impl Config {
             loss: self.loss,
             precision: self.precision,
             arithmetic: self.products(),
-            tuning: self.tuning,
+            autotune: self.autotune,
             runs: self.purpose().runs(),
             gradient_checkpointing: self.gradient_checkpointing,
             drops_between_layers: self.dropout_between_layers(),
@@ -383,7 +383,7 @@ impl Config {
         self.divergence.check()?;
         let sizes = [
             ("batch_size", self.batch_size as u64),
-            ("accumulation_steps", self.accumulation_steps as u64),
+            ("gradient_accumulation_steps", self.gradient_accumulation_steps as u64),
             ("run_length", self.run_samples() as u64),
             ("threads", self.threads as u64),
             ("validate_every_steps", self.validate_every_steps.unwrap_or(1)),

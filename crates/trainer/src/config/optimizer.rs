@@ -69,11 +69,11 @@ impl OptimizerConfig {
 
     pub(crate) fn check(&self) -> Result<()> {
         let rules = [
-            (self.lr > 0.0, "optimizer.lr", self.lr, "a positive number"),
-            (self.weight_decay >= 0.0, "optimizer.weight_decay", self.weight_decay, "0 or more"),
-            ((0.0..1.0).contains(&self.beta1), "optimizer.beta1", self.beta1, "a number in [0, 1)"),
-            ((0.0..1.0).contains(&self.beta2), "optimizer.beta2", self.beta2, "a number in [0, 1)"),
-            (self.epsilon > 0.0, "optimizer.epsilon", self.epsilon, "a positive number"),
+            (self.lr > 0.0, "lr", self.lr, "a positive number"),
+            (self.weight_decay >= 0.0, "weight_decay", self.weight_decay, "0 or more"),
+            ((0.0..1.0).contains(&self.beta1), "beta1", self.beta1, "a number in [0, 1)"),
+            ((0.0..1.0).contains(&self.beta2), "beta2", self.beta2, "a number in [0, 1)"),
+            (self.epsilon > 0.0, "epsilon", self.epsilon, "a positive number"),
         ];
         match rules.into_iter().find(|(holds, _, value, _)| !holds || !value.is_finite()) {
             Some((_, setting, value, expected)) => Err(Error::setting(setting, &value, expected)),
@@ -90,11 +90,11 @@ mod tests {
     fn settings_out_of_range_are_named() {
         let good = OptimizerConfig::default();
         for (config, name) in [
-            (OptimizerConfig { lr: 0.0, ..good }, "optimizer.lr"),
-            (OptimizerConfig { lr: f64::NAN, ..good }, "optimizer.lr"),
-            (OptimizerConfig { weight_decay: -1.0, ..good }, "optimizer.weight_decay"),
-            (OptimizerConfig { beta2: 1.0, ..good }, "optimizer.beta2"),
-            (OptimizerConfig { epsilon: f64::INFINITY, ..good }, "optimizer.epsilon"),
+            (OptimizerConfig { lr: 0.0, ..good }, "lr"),
+            (OptimizerConfig { lr: f64::NAN, ..good }, "lr"),
+            (OptimizerConfig { weight_decay: -1.0, ..good }, "weight_decay"),
+            (OptimizerConfig { beta2: 1.0, ..good }, "beta2"),
+            (OptimizerConfig { epsilon: f64::INFINITY, ..good }, "epsilon"),
         ] {
             let message = config.check().unwrap_err().to_string();
             assert!(message.starts_with(&format!("`{name}` is ")), "{message}");

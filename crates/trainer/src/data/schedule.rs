@@ -35,7 +35,7 @@ impl Schedule {
         let order = Order::new(samples, config.run_samples(), config.seed)?;
         let batching = Batching {
             batch_size: config.batch_size,
-            accumulation_steps: config.accumulation_steps,
+            gradient_accumulation_steps: config.gradient_accumulation_steps,
             last_batch: config.last_batch,
             ..Batching::default()
         };
@@ -169,8 +169,8 @@ mod tests {
         Schedule::new(config, samples)
     }
 
-    fn config(batch_size: usize, accumulation_steps: usize) -> Config {
-        Config { batch_size, accumulation_steps, epochs: 3, ..Config::default() }
+    fn config(batch_size: usize, gradient_accumulation_steps: usize) -> Config {
+        Config { batch_size, gradient_accumulation_steps, epochs: 3, ..Config::default() }
     }
 
     #[test]
@@ -193,12 +193,12 @@ mod tests {
         #[test]
         fn batches_of_ranges_are_those_of_the_list(
             runs in prop::collection::vec((0_usize..400, 1_usize..90), 1..8), seed in any::<u64>(),
-            (batch_size, accumulation_steps, world) in (1_usize..70, 1_usize..3, 1_usize..4),
+            (batch_size, gradient_accumulation_steps, world) in (1_usize..70, 1_usize..3, 1_usize..4),
             run_length in prop_oneof![Just(None), (1_usize..50).prop_map(Some)],
         ) {
             let list: Vec<usize> = runs.into_iter().flat_map(|(first, len)| first..first + len).collect();
             let train: SampleRanges = list.iter().copied().collect();
-            let config = Config { run_length, seed, ..config(batch_size, accumulation_steps) };
+            let config = Config { run_length, seed, ..config(batch_size, gradient_accumulation_steps) };
             let schedule = schedule(list.len(), &config).unwrap();
             let order = Order::new(list.len(), config.run_samples(), seed).unwrap();
             let expected = |schedule: &Schedule, step: u64| -> Vec<Vec<usize>> {

@@ -240,7 +240,7 @@ pub(super) const INTERRUPTED: Error = Error::Interrupted { work: "the evaluation
 pub(super) fn check(model: &Model, selection: Selection<'_>, loss: Loss) -> Result<()> {
     loss.check()?;
     if selection.indices.is_empty() {
-        let advice = "give the part a fraction in `fractions`";
+        let advice = "give the part a fraction in `split`";
         return Err(Error::NothingLeft { part: "evaluation", before: 0, after: 0, advice });
     }
     loss.check_readout(model.config().readout)?;

@@ -156,7 +156,7 @@ impl Predictor {
         check_encoder(&self.model.config())?;
         check_precision(self.precision, &self.model.config())?;
         if self.states != States::Windows {
-            return refuse_on_gpu("with_carried_state", &true, "");
+            return refuse_on_gpu("carry_state", &"true, or `loss_on` every_step", "");
         }
         Ok(())
     }
@@ -256,7 +256,7 @@ impl Predictor {
     ) -> Result<(), E> {
         if let PredictorBackend::Cuda(gpu) = &self.backend {
             let expected = "cpu for weights of attention, which a GPU does not give so far";
-            return Err(Error::setting("device", gpu.device(), expected).into());
+            return Err(Error::setting("the device", gpu.device(), expected).into());
         }
         let mut unseen = selection.indices.remaining();
         let see = |batch: &BatchView<'_>| Ok(Level::from_batch(batch).indices(selection.samples, batch, &mut unseen));

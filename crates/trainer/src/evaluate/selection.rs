@@ -60,9 +60,9 @@ fn check_graphs_of(model: &Model, samples: &dyn Samples) -> Result<()> {
             let readout = format!("{readout:?}").to_lowercase();
             Err(Error::setting("readout", &readout, "none for samples that are not nodes of graphs"))
         }
-        (Some(_), Some(graphs)) if ![0, graphs.edge_attributes()].contains(&config.edge_attributes) => {
+        (Some(_), Some(graphs)) if ![0, graphs.edge_attributes()].contains(&config.graph_edge_attributes) => {
             let expected = "the number of the graphs' edge attributes, or 0 to leave them unseen";
-            Err(Error::setting("edge_attributes", &config.edge_attributes, expected))
+            Err(Error::setting("graph_edge_attributes", &config.graph_edge_attributes, expected))
         }
         _ => Ok(()),
     }

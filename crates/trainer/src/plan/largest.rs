@@ -405,12 +405,12 @@ mod tests {
         fn no_batch_of_a_series_covers_more(
             moved in prop::collection::vec(prop_oneof![4 => 0i64..3, 1 => 3i64..12], 2..90),
             (steps, seed) in (1usize..9, any::<u64>()),
-            (batch_size, accumulation_steps, validated) in (1usize..40, 1usize..3, 0usize..20),
+            (batch_size, gradient_accumulation_steps, validated) in (1usize..40, 1usize..3, 0usize..20),
             run_length in prop_oneof![Just(None), (1usize..50).prop_map(Some)],
         ) {
             let (samples, trained) = (samples(&moved, steps), moved.len() - validated.min(moved.len() - 1));
             let (train, validation) = (SampleRanges::from(0..trained), SampleRanges::from(trained..moved.len()));
-            let config = Config { batch_size, accumulation_steps, run_length, seed, ..Config::default() };
+            let config = Config { batch_size, gradient_accumulation_steps, run_length, seed, ..Config::default() };
             let planned = planned(&config, &samples, &train, &validation);
             let validated = found(&samples, validation.chunks(batch_size).map(|part| part.iter().collect()));
             for found in [found_in_training(&config, &samples, &train), validated] {
@@ -423,7 +423,7 @@ mod tests {
     #[test]
     fn shares_have_the_batches_of_ranks() {
         // Steps of 80 samples, the last one of 20: blocks of 32 and 8, twice, and of 20.
-        let config = Config { batch_size: 40, accumulation_steps: 2, ..Config::default() };
+        let config = Config { batch_size: 40, gradient_accumulation_steps: 2, ..Config::default() };
         let (train, validation) = (SampleRanges::from(0..100), SampleRanges::from(100..150));
         let shares = |ranks| RankShare::distinct(&config, &train, &validation, ranks).unwrap();
         let share = |learnt: &[usize], validated: &[usize]| RankShare {
@@ -456,7 +456,7 @@ mod tests {
 
     #[test]
     fn batches_of_an_epoch_and_of_a_validation_have_few_sizes() {
-        let config = Config { batch_size: 8, accumulation_steps: 2, ..Config::default() };
+        let config = Config { batch_size: 8, gradient_accumulation_steps: 2, ..Config::default() };
         assert_eq!(sizes_of_training(&config, 42), [2, 8]);
         assert_eq!(sizes_of_training(&config, 5), [5]);
         assert_eq!(sizes_of_training(&Config { last_batch: LastBatch::Drop, ..config.clone() }, 42), [8]);

@@ -159,7 +159,7 @@ impl Footprint {
         let rows = 2 * config.batch_capacity() + if validates { 2 * config.batch_size } else { 0 };
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         // Tasks of a step of several batches are counted ahead, sample by sample.
-        let counted = usize::from(matches!(config.loss, Loss::Tasks(_)) && config.accumulation_steps > 1);
+        let counted = usize::from(matches!(config.loss, Loss::Tasks(_)) && config.gradient_accumulation_steps > 1);
         let bytes = |numbers: usize| numbers * size_of::<f32>();
         Ok(Footprint {
             parameters_bytes: bytes(weights + working + packed),

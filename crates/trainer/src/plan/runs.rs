@@ -155,7 +155,7 @@ mod tests {
             (64, Some(100), (2, 64)),
             (64, Some(1000), (1, 64)),
         ] {
-            let config = Config { batch_size, run_length, accumulation_steps: 2, ..Config::default() };
+            let config = Config { batch_size, run_length, gradient_accumulation_steps: 2, ..Config::default() };
             let Pieces { count, len } = Pieces::new(&config, 500);
             assert_eq!((count, len), expected, "{run_length:?}");
         }

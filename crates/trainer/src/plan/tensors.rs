@@ -52,7 +52,7 @@ impl Footprint {
             windows.chain([(format!("{prefix}targets"), rows * samples * shape.outputs, ALL)]).collect()
         };
         let batches = batches_of(config.batch_capacity(), "");
-        let counted = matches!(config.loss, Loss::Tasks(_)) && config.accumulation_steps > 1;
+        let counted = matches!(config.loss, Loss::Tasks(_)) && config.gradient_accumulation_steps > 1;
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         let ahead =
             if counted { vec![("a sample counted ahead".to_owned(), sample, FORWARD)] } else { TensorPlan::new() };

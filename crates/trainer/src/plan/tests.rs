@@ -166,7 +166,7 @@ proptest! {
     fn a_run_over_graphs_takes_what_was_computed(
         timeframes in prop::collection::vec((1usize..4, 1usize..4), 1..3),
         (hidden, layers, graph_layers, heads) in (1usize..6, 1usize..3, 1usize..4, 1usize..4),
-        (batch_size, threads, accumulation_steps) in (1usize..20, 1usize..4, 1usize..3),
+        (batch_size, threads, gradient_accumulation_steps) in (1usize..20, 1usize..4, 1usize..3),
         [lstm, attends, v2, attention_head, validates, drops, attributes] in any::<[bool; 7]>(),
         (by_node, pools, fuses, norm) in any::<(bool, bool, bool, bool)>(),
     ) {
@@ -175,7 +175,7 @@ proptest! {
         };
         let shape = SampleShape { timeframes: timeframes.iter().enumerate().map(timeframe).collect(), outputs: 2 };
         let graph = GraphConfig {
-            kind: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
+            attention: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
             layers: graph_layers,
             heads,
             hidden: 3,
@@ -193,14 +193,14 @@ proptest! {
                 pooling: if pools && lstm { Pooling::attention(hidden) } else { Pooling::Last },
                 fusion: if fuses && lstm { Fusion::attention(hidden) } else { Fusion::Concat },
                 graph: attends.then_some(graph),
-                edge_attributes: usize::from(attributes),
+                graph_edge_attributes: usize::from(attributes),
                 readout: Some(if by_node { Readout::Node } else { Readout::Max }),
                 ..ModelConfig::default()
             },
             loss: if by_node { Loss::Mse } else { Loss::CrossEntropy },
             batch_size,
             threads,
-            accumulation_steps,
+            gradient_accumulation_steps,
             dropout: if drops { 0.5 } else { 0.0 },
             ..Config::default()
         };
@@ -217,7 +217,7 @@ proptest! {
     fn a_run_takes_what_was_computed(
         timeframes in prop::collection::vec((prop_oneof![1usize..5, 14usize..35], 1usize..4), 1..4),
         (hidden, layers, bias) in (1usize..6, 1usize..4, any::<bool>()),
-        (batch_size, threads, accumulation_steps) in (1usize..80, 1usize..4, 1usize..3),
+        (batch_size, threads, gradient_accumulation_steps) in (1usize..80, 1usize..4, 1usize..3),
         [adam, validates, drops, carries, dense, bf16, pools, fuses, layer_norm, checkpointing, gru] in any::<[bool; 11]>(),
         run_length in prop_oneof![Just(None), (1usize..20).prop_map(Some)],
     ) {
@@ -240,7 +240,7 @@ proptest! {
             optimizer: OptimizerConfig { kind, ..OptimizerConfig::default() },
             batch_size,
             threads,
-            accumulation_steps,
+            gradient_accumulation_steps,
             dropout: if drops { 0.5 } else { 0.0 },
             carry_state: carries,
             loss_on: if dense { LossOn::EveryStep } else { LossOn::LastStep },
@@ -262,14 +262,15 @@ proptest! {
     }
 }
 
-/// `batch_size` and `accumulation_steps` of 1,000,000,000 each wrapped around in a release build.
+/// `batch_size` and `gradient_accumulation_steps` of 1,000,000,000 each wrapped around in a release
+/// build.
 #[test]
 fn settings_that_multiply_to_more_than_can_be_counted_are_refused() {
     let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 5 };
     let shape = SampleShape { timeframes: vec![timeframe("M1", 480), timeframe("H4", 60)], outputs: 3 };
-    let config = |batch_size, accumulation_steps| Config {
+    let config = |batch_size, gradient_accumulation_steps| Config {
         batch_size,
-        accumulation_steps,
+        gradient_accumulation_steps,
         carry_state: true,
         threads: 2,
         ..Config::default()
@@ -280,7 +281,7 @@ fn settings_that_multiply_to_more_than_can_be_counted_are_refused() {
     for most in [1_000_000_000, usize::MAX] {
         let config = config(64, most);
         let planned = footprint(&config).unwrap();
-        assert_eq!(planned, footprint(&Config { accumulation_steps: 1, ..config.clone() }).unwrap());
+        assert_eq!(planned, footprint(&Config { gradient_accumulation_steps: 1, ..config.clone() }).unwrap());
         // A step has no more states than there are bars to carry them from.
         assert!(planned.with_carried_states(&config, &shape, &states).carried_bytes > 0);
     }

@@ -180,7 +180,8 @@ pub struct RollbackEvent {
     /// Rollbacks so far, this one included.
     pub rollbacks: u32,
     /// Most rollbacks.
-    pub rollbacks_max: u32,
+    #[serde(rename = "rollbacks_max")]
+    pub max_rollbacks: u32,
     /// Factor of the schedule's learning rate from now on.
     pub rate_factor: f64,
 }

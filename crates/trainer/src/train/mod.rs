@@ -215,8 +215,8 @@ impl Trainer {
         self.backend.time_gpu()
     }
 
-    /// Looks in `folder` for the kernels that [`Config::tuning`] found to be the fastest, and keeps
-    /// there what is found out. Nothing on the CPU.
+    /// Looks in `folder` for the kernels that [`Config::autotune`] found to be the fastest, and
+    /// keeps there what is found out. Nothing on the CPU.
     pub fn keep_tuning_in(&mut self, folder: &Path) {
         self.backend.keep_tuning_in(folder);
     }
@@ -547,8 +547,8 @@ impl Trainer {
     fn check_validation(&self, run: &Run<'_>) -> Result<()> {
         match self.config.early_stopping {
             Some(rule) if run.validation.is_empty() => {
-                let expected = "none where nothing is validated; or give validation a fraction in `fractions`";
-                Err(Error::setting("early_stopping.patience", &rule.patience, expected))
+                let expected = "none where nothing is validated; or give validation a fraction in `split`";
+                Err(Error::setting("early_stopping", &rule.patience, expected))
             }
             _ => Ok(()),
         }

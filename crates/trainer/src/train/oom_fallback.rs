@@ -209,7 +209,7 @@ mod tests {
             // Four runs of 50 side by side.
             (dense.clone(), &[200]),
             // The shards of a step, of which a batch holds one.
-            (Config { batch_size: 100, accumulation_steps: 4, ..dense.clone() }, &[]),
+            (Config { batch_size: 100, gradient_accumulation_steps: 4, ..dense.clone() }, &[]),
             (graphs, &[7, 5, 2, 1]),
         ] {
             assert_eq!(batch_sizes(&config, Grain::Shards), expected, "{}", config.batch_size);

@@ -55,7 +55,7 @@ impl Trainer {
             self.unfinished = state.unfinished.then_some(ControlFlow::Continue(()));
             if let (Some(scaler), Some(mut state)) = (&mut self.scaler, state.scaler) {
                 // The floor and the ceiling may be others now.
-                state.scale = state.scale.clamp(scaler.config().min_scale, scaler.config().max_scale);
+                state.scale = state.scale.clamp(scaler.config().floor, scaler.config().ceiling);
                 *scaler = LossScaler::resume(*scaler.config(), state).map_err(Error::Scale)?;
             }
         }

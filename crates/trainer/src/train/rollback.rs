@@ -13,13 +13,13 @@ impl Trainer {
     /// Refuses to go back where there would be nothing to go back to, and saves where nothing is
     /// saved yet.
     pub(super) fn prepare_rollbacks(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
-        if self.config.divergence.rollbacks_max == 0 {
+        if self.config.divergence.max_rollbacks == 0 {
             return Ok(ControlFlow::Continue(()));
         }
         let Some(checkpoints) = run.checkpoints else {
-            let rollbacks_max = self.config.divergence.rollbacks_max;
+            let max_rollbacks = self.config.divergence.max_rollbacks;
             let expected = "0 where no checkpoints are kept";
-            return Err(Error::setting("divergence.rollbacks_max", &rollbacks_max, expected));
+            return Err(Error::setting("max_rollbacks", &max_rollbacks, expected));
         };
         let saved = self.on_first_rank(|trainer| {
             if checkpoints.list()?.last().is_some_and(|(step, _)| *step == trainer.step) {
@@ -40,7 +40,7 @@ impl Trainer {
         run: &Run<'_>,
         observer: &mut Observer<'_>,
     ) -> Result<ControlFlow<()>> {
-        let Divergence { rollbacks_max, .. } = self.config.divergence;
+        let Divergence { max_rollbacks, .. } = self.config.divergence;
         let (failed_step, loss) = match &error {
             Error::NotFinite { step, loss, .. } | Error::LossSpike { step, loss, .. } => (*step, *loss),
             // The loss was finite, and is not at hand any more.
@@ -48,10 +48,10 @@ impl Trainer {
             _ => return Err(error),
         };
         let rollbacks = self.divergence.rollbacks;
-        if rollbacks_max == 0 {
+        if max_rollbacks == 0 {
             return Err(error);
         }
-        if rollbacks >= rollbacks_max {
+        if rollbacks >= max_rollbacks {
             return Err(Error::Diverged { rollbacks, source: Box::new(error) });
         }
         let Some(checkpoints) = run.checkpoints else { return Err(error) };
@@ -75,7 +75,7 @@ impl Trainer {
             loss,
             cause: error.to_string(),
             rollbacks: self.divergence.rollbacks,
-            rollbacks_max,
+            max_rollbacks,
             rate_factor: self.divergence.rate_factor(),
         }));
         self.on_first_rank(|trainer| {

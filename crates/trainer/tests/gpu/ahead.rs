@@ -87,7 +87,7 @@ fn what_is_wrong_with_a_batch_is_told_at_its_step() {
     let (_driver, gpu) = with_kernels();
     // In the order of time, so that the last samples are in the last batch.
     let config = Config { run_length: Some(1000), dropout: 0.0, ..config(Precision::Fp32, 1) };
-    let accumulates = Config { accumulation_steps: 2, batch_size: 7, ..config.clone() };
+    let accumulates = Config { gradient_accumulation_steps: 2, batch_size: 7, ..config.clone() };
     let mut bars: Vec<Vec<f32>> =
         shape().timeframes.iter().map(|timeframe| wave(60 * timeframe.steps * timeframe.features, 0.7)).collect();
     bars[2][30 * 8 + 5] = f32::NAN;

@@ -27,7 +27,7 @@ fn trains_as_the_processor_does(gpu: &Device) {
         check(gpu, &carrying(&whole(precision, 2)), &series());
     }
     // States of the batches of a step, of which the last at a bar stays.
-    let accumulates = Config { batch_size: 7, accumulation_steps: 2, ..config(Precision::Fp32, 2) };
+    let accumulates = Config { batch_size: 7, gradient_accumulation_steps: 2, ..config(Precision::Fp32, 2) };
     for samples in [series(), with_gaps()] {
         check(gpu, &carrying(&accumulates), &samples);
         check(gpu, &carrying(&in_runs(&accumulates, 7)), &samples);

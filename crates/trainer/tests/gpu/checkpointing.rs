@@ -28,7 +28,7 @@ fn changes_no_bit(gpu: &Device) {
         check(gpu, &config(precision, 2), &series());
         check(gpu, &config(precision, 3), &windows());
         check(gpu, &whole(precision, 2), &series());
-        let accumulated = Config { accumulation_steps: 2, batch_size: 7, ..config(precision, 3) };
+        let accumulated = Config { gradient_accumulation_steps: 2, batch_size: 7, ..config(precision, 3) };
         check(gpu, &carrying(&accumulated), &series());
         check(gpu, &in_runs(&normed(precision, 2), 5), &with_gaps());
     }

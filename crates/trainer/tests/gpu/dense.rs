@@ -49,11 +49,11 @@ fn trains_as_the_processor_does(gpu: &Device) {
 fn by_the_plain_forms_of_the_operations() {
     trains_as_the_processor_does(&Device::cpu());
     let base = in_runs(&config(Precision::Fp32, 3), 7);
-    check(&Device::cpu(), &Config { batch_size: 7, accumulation_steps: 2, ..base.clone() }, &with_gaps());
+    check(&Device::cpu(), &Config { batch_size: 7, gradient_accumulation_steps: 2, ..base.clone() }, &with_gaps());
     // Batches that end within pieces of the order, if they are not cut at runs.
     check(
         &Device::cpu(),
-        &Config { batch_size: 9, accumulation_steps: 3, run_length: Some(6), ..base.clone() },
+        &Config { batch_size: 9, gradient_accumulation_steps: 3, run_length: Some(6), ..base.clone() },
         &with_gaps(),
     );
     for run_length in [9, 100] {

@@ -112,7 +112,7 @@ fn ranks_train_what_one_gpu_trains() {
         check(&gpu, &shared(&config(precision, 2)), &windows(), &[1, 2, 3]);
     }
     let base = shared(&config(Precision::Fp32, 1));
-    check(&gpu, &Config { accumulation_steps: 2, batch_size: 20, ..base.clone() }, &series(), &[2, 5]);
+    check(&gpu, &Config { gradient_accumulation_steps: 2, batch_size: 20, ..base.clone() }, &series(), &[2, 5]);
     let dense = Config { loss_on: LossOn::EveryStep, run_length: Some(8), ..base };
     check(&gpu, &dense, &series(), &[2]);
     let over_graphs = Config { max_steps: Some(8), ..graphs::over_graphs(AttentionKind::Gat) };

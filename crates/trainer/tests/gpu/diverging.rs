@@ -12,8 +12,8 @@ use megabatch_trainer::{
 use crate::{config, on_gpu, on_processor, series, with_kernels};
 
 /// Such a rate that the weights overflow within a few steps.
-fn reckless(rollbacks_max: u32, loss_spike_factor: Option<f64>) -> Config {
-    let divergence = Divergence { rollbacks_max, loss_spike_factor };
+fn reckless(max_rollbacks: u32, loss_spike_factor: Option<f64>) -> Config {
+    let divergence = Divergence { max_rollbacks, loss_spike_factor };
     let mut config = Config { clip_norm: None, divergence, dropout: 0.0, ..config(Precision::Fp32, 1) };
     (config.optimizer.kind, config.optimizer.lr) = (OptimizerKind::Sgd, 1e4);
     config

@@ -20,9 +20,9 @@ use crate::made_up::{GraphSamples, market, numbers, one_bar};
 use crate::{assert_close, bits, config, tolerance, with_kernels};
 
 /// Two layers of attention over an LSTM, with dropout everywhere.
-pub(crate) fn over_graphs(kind: AttentionKind) -> Config {
+pub(crate) fn over_graphs(attention: AttentionKind) -> Config {
     let graph = GraphConfig {
-        kind,
+        attention,
         heads: 2,
         hidden: 3,
         dropout: 0.2,
@@ -31,7 +31,8 @@ pub(crate) fn over_graphs(kind: AttentionKind) -> Config {
         ..GraphConfig::default()
     };
     let base = config(Precision::Fp32, 2);
-    let model = ModelConfig { graph: Some(graph), edge_attributes: 2, readout: Some(Readout::Node), ..base.model };
+    let model =
+        ModelConfig { graph: Some(graph), graph_edge_attributes: 2, readout: Some(Readout::Node), ..base.model };
     // Six steps of four graphs, the last one of an epoch of two.
     let mut config = Config { model, batch_size: 4, max_steps: Some(6), run_length: Some(1), ..base };
     config.optimizer.epsilon = 1e-4;
@@ -140,7 +141,7 @@ fn trains_as_the_processor_does(gpu: &Device) {
     let mut labelled = market(21);
     labelled.label_graphs();
     let mut graph_config = over_graphs(AttentionKind::GatV2);
-    (graph_config.model.readout, graph_config.accumulation_steps) = (Some(Readout::Max), 2);
+    (graph_config.model.readout, graph_config.gradient_accumulation_steps) = (Some(Readout::Max), 2);
     graph_config.model.fusion = Fusion::attention(5);
     check(gpu, &graph_config, &labelled);
 }
@@ -181,7 +182,7 @@ fn every_loss_of_nodes_and_of_graphs() {
         // The outputs by attention itself, and without it.
         config.model.graph.as_mut().unwrap().output = GraphOutput::Attention;
         check(&Device::cpu(), &config, samples);
-        config.model = ModelConfig { graph: None, edge_attributes: 0, ..config.model };
+        config.model = ModelConfig { graph: None, graph_edge_attributes: 0, ..config.model };
         check(&Device::cpu(), &config, samples);
     }
 }
@@ -196,7 +197,7 @@ fn layers_and_encoders_in_any_company() {
             with_layers(kind, |graph| (graph.self_loops, graph.negative_slope) = (false, -0.3)),
         ] {
             check(&Device::cpu(), &config, &samples);
-            let model = ModelConfig { encoder: Encoder::LastBar, edge_attributes: 0, ..config.model };
+            let model = ModelConfig { encoder: Encoder::LastBar, graph_edge_attributes: 0, ..config.model };
             check(&Device::cpu(), &Config { model, ..config.clone() }, &samples);
             let fusion = Fusion::Attention { heads: 3, feed_forward: 2 };
             let model = ModelConfig { layer_norm: true, fusion, hidden: 6, ..config.model };

@@ -54,7 +54,7 @@ fn windows_that_stay_have_the_bits_of_those_that_come_with_each_batch() {
             check(&gpu, &config(precision, 2), &wide());
             // More steps than an epoch has, and batches that accumulate.
             let base = config(precision, 1);
-            let accumulated = Config { accumulation_steps: 2, batch_size: 7, run_length: Some(1), ..base };
+            let accumulated = Config { gradient_accumulation_steps: 2, batch_size: 7, run_length: Some(1), ..base };
             check(&gpu, &accumulated, &windows());
         }
     }
@@ -69,7 +69,8 @@ fn bars_that_come_with_each_batch_have_the_bits_of_series_that_stay() {
         for precision in PRECISIONS {
             let base = config(precision, 1);
             // More steps than an epoch has, and batches that accumulate.
-            let accumulated = Config { accumulation_steps: 2, batch_size: 7, run_length: Some(1), ..base.clone() };
+            let accumulated =
+                Config { gradient_accumulation_steps: 2, batch_size: 7, run_length: Some(1), ..base.clone() };
             let in_order = Config { run_length: Some(1000), ..base.clone() };
             for config in [base, config(precision, 2), whole(precision, 2), accumulated, in_order] {
                 let expected = trained(&gpu, &config, &series());
@@ -122,9 +123,9 @@ fn graphs_that_stay_have_the_bits_of_those_that_come_with_each_batch() {
         config
     };
     let mut by_graph = graphs::over_graphs(AttentionKind::GatV2);
-    (by_graph.model.readout, by_graph.accumulation_steps) = (Some(Readout::Max), 2);
+    (by_graph.model.readout, by_graph.gradient_accumulation_steps) = (Some(Readout::Max), 2);
     let unseen = graphs::over_graphs(AttentionKind::Gat);
-    let unseen = Config { model: ModelConfig { edge_attributes: 0, ..unseen.model }, ..unseen };
+    let unseen = Config { model: ModelConfig { graph_edge_attributes: 0, ..unseen.model }, ..unseen };
     for gpu in [gpu, Device::cpu()] {
         for (config, samples) in [
             (graphs::over_graphs(AttentionKind::Gat), &nodes),

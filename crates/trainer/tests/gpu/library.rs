@@ -27,7 +27,7 @@ fn with_library(driver: &FakeDriver) {
 }
 
 fn fast(precision: Precision) -> Config {
-    Config { tuning: Tuning::Fast, tf32: precision == Precision::Fp32, ..config(precision, 2) }
+    Config { autotune: Tuning::Fast, tf32: precision == Precision::Fp32, ..config(precision, 2) }
 }
 
 /// Bits of a run, and its notes.
@@ -111,7 +111,7 @@ fn without_the_library_or_when_it_fails_products_are_ours() {
     let (driver, gpu) = with_kernels();
     with_library(&driver);
     let base = Config { max_steps: Some(1), ..fast(Precision::Bf16) };
-    let (ours, notes) = trained(&gpu, &Config { tuning: Tuning::Deterministic, ..base.clone() }, None);
+    let (ours, notes) = trained(&gpu, &Config { autotune: Tuning::Deterministic, ..base.clone() }, None);
     assert_eq!((driver.calls("cublasLtCreate"), notes), (0, vec![]), "it is for those who ask");
     for (call, nth, code) in [
         ("cublasLtCreate", 1, 1),

@@ -96,7 +96,7 @@ fn config(precision: Precision, layers: usize) -> Config {
     let model = ModelConfig { hidden: 4, layers, ..ModelConfig::default() };
     let mut config = Config { model, precision, batch_size: 11, threads: 1, seed: 11, ..Config::default() };
     (config.max_steps, config.run_length, config.optimizer.lr) = (Some(8), Some(4), 0.02);
-    config.tuning = Tuning::Off;
+    config.autotune = Tuning::Off;
     // Between layers, where there are several.
     config.dropout = 0.2;
     config
@@ -204,7 +204,8 @@ fn check(gpu: &Device, config: &Config, samples: &dyn Samples) {
     let (expected_steps, expected_losses) = train(&mut expected, samples, None);
     let (steps, losses) = train(&mut found, samples, None);
     let tolerance = tolerance(config);
-    let what = format!("{:?}", (config.precision, &config.model, config.optimizer.kind, config.accumulation_steps));
+    let what =
+        format!("{:?}", (config.precision, &config.model, config.optimizer.kind, config.gradient_accumulation_steps));
     let numbers = |number: fn(&StepEvent) -> f64| {
         [&steps, &expected_steps].map(|steps| steps.iter().map(number).collect::<Vec<_>>())
     };
@@ -257,7 +258,7 @@ fn by_the_plain_forms_of_the_operations() {
     trains_as_the_processor_does(&Device::cpu());
     let base = config(Precision::Fp32, 3);
     for kind in [OptimizerKind::Sgd, OptimizerKind::Adam] {
-        let mut config = Config { accumulation_steps: 2, batch_size: 7, ..base.clone() };
+        let mut config = Config { gradient_accumulation_steps: 2, batch_size: 7, ..base.clone() };
         config.optimizer.kind = kind;
         config.optimizer.lr = if kind == OptimizerKind::Sgd { 0.5 } else { 0.02 };
         config.loss = Loss::Huber { delta: 0.3 };

@@ -76,7 +76,7 @@ fn a_run_takes_what_was_planned_to_the_byte() {
     let weighted = Config { sample_weights: SampleWeighting::Auto, ..base.clone() };
     check(&gpu, &weighted, &Weighted::by_turns(&windows()));
     let model = ModelConfig { bias: false, ..base.model };
-    let mut accumulated = Config { model, accumulation_steps: 2, batch_size: 7, ..base };
+    let mut accumulated = Config { model, gradient_accumulation_steps: 2, batch_size: 7, ..base };
     accumulated.optimizer.kind = OptimizerKind::Sgd;
     check(&gpu, &accumulated, &windows());
     for loss in losses() {
@@ -190,7 +190,7 @@ fn windows_that_go_on_from_bar_to_bar_keep_series_in_any_case() {
 fn carried_states_take_what_was_planned() {
     let (_driver, gpu) = with_kernels();
     for precision in [Precision::Fp32, Precision::Bf16] {
-        let accumulates = Config { accumulation_steps: 2, batch_size: 5, ..config(precision, 2) };
+        let accumulates = Config { gradient_accumulation_steps: 2, batch_size: 5, ..config(precision, 2) };
         for base in [config(precision, 2), accumulates, whole(precision, 1), in_runs(&config(precision, 2), 5)] {
             let base = Config { max_steps: Some(5), ..carrying(&base) };
             for samples in [series(), with_gaps()] {

@@ -168,7 +168,7 @@ fn what_a_gpu_does_not_predict_is_refused_by_name() {
     let attention = whole(Precision::Fp32, 1);
     for (error, says) in [
         (on_gpu(predictor(&Config { model: last_bar, ..base.clone() })), "`encoder` is none"),
-        (on_gpu(predictor(&base).with_carried_state()), "`with_carried_state` is true"),
+        (on_gpu(predictor(&base).with_carried_state()), "`carry_state` is true, or `loss_on` every_step,"),
     ] {
         assert!(error.starts_with(says) && error.contains("not supported on a GPU yet"), "{error}");
     }

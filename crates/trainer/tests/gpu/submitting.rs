@@ -104,7 +104,8 @@ fn no_step_waits_for_all_that_was_submitted() {
     let (driver, gpu) = with_kernels();
     // Windows come in copies of their own, one a timeframe.
     for (samples, copies) in [(&series() as &dyn Samples, 1), (&windows(), 4)] {
-        let config = Config { accumulation_steps: 2, batch_size: 7, max_steps: Some(3), ..config(Precision::Bf16, 2) };
+        let config =
+            Config { gradient_accumulation_steps: 2, batch_size: 7, max_steps: Some(3), ..config(Precision::Bf16, 2) };
         let train_on = SampleRanges::from(0..49);
         let run = Run { samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
         let mut waits = Vec::new();
@@ -136,8 +137,8 @@ fn what_is_replayed_has_the_bits_of_what_is_submitted_as_it_is() {
     let (driver, gpu) = with_kernels();
     let long = |config: Config| Config { max_steps: Some(9), ..config };
     let mut overflows = long(config(Precision::Fp16, 2));
-    (overflows.loss_scale.initial_scale, overflows.loss_scale.growth_interval) = (1e6, 2);
-    let accumulates = Config { accumulation_steps: 2, batch_size: 5, ..long(config(Precision::Bf16, 2)) };
+    (overflows.loss_scale.initial, overflows.loss_scale.growth_interval) = (1e6, 2);
+    let accumulates = Config { gradient_accumulation_steps: 2, batch_size: 5, ..long(config(Precision::Bf16, 2)) };
     for (config, samples) in [
         (&long(config(Precision::Fp32, 1)), &windows() as &dyn Samples),
         (&long(whole(Precision::Bf16, 1)), &windows()),

@@ -22,8 +22,8 @@ const TALL: &str = "product_128_64_bf16";
 const MEASURED: u64 = 6;
 
 /// Three steps of one shape in bf16.
-fn tuned(tuning: Tuning, layers: usize) -> Config {
-    Config { tuning, max_steps: Some(3), ..config(Precision::Bf16, layers) }
+fn tuned(autotune: Tuning, layers: usize) -> Config {
+    Config { autotune, max_steps: Some(3), ..config(Precision::Bf16, layers) }
 }
 
 /// Trains; how often each forward kernel ran, and what was noted.
@@ -145,14 +145,14 @@ fn what_adds_in_another_order_is_only_for_those_who_ask() {
     let narrow = tuned(Tuning::Off, 1);
     let wide =
         Config { model: ModelConfig { hidden: 130, ..narrow.model }, batch_size: 3, max_steps: Some(1), ..narrow };
-    for (tuning, is_step_by_step) in [(Tuning::Deterministic, false), (Tuning::Fast, true)] {
-        let config = Config { tuning, ..wide.clone() };
+    for (autotune, is_step_by_step) in [(Tuning::Deterministic, false), (Tuning::Fast, true)] {
+        let config = Config { autotune, ..wide.clone() };
         let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config, shape.clone()).unwrap();
         let group_runs = driver.runs("forward_bf16_256");
         train(&driver, &mut trainer, &samples);
         let (steps, groups) = (driver.runs("step_forward_bf16"), driver.runs("forward_bf16_256") - group_runs);
         // Two steps of windows each time.
         let expected = if is_step_by_step { (2 * (MEASURED + 1), MEASURED) } else { (0, 1) };
-        assert_eq!((steps, groups), expected, "{tuning:?}");
+        assert_eq!((steps, groups), expected, "{autotune:?}");
     }
 }

@@ -15,12 +15,13 @@ proptest! {
 
     #[test]
     fn ranks_learn_what_one_process_does(
-        loss in 0usize..LOSSES.len(), world in 1usize..10, batch_size in 1usize..9, accumulation_steps in 1usize..4,
+        loss in 0usize..LOSSES.len(), world in 1usize..10, batch_size in 1usize..9,
+        gradient_accumulation_steps in 1usize..4,
         piece_len in prop_oneof![Just(7), Just(100), Just(1 << 16)], overlaps in any::<bool>(), threads in 1usize..4,
     ) {
         let loss = LOSSES[loss];
         let samples = with_targets_for(loss, market(23));
-        let config = Config { loss, batch_size, accumulation_steps, threads, epochs: 2, ..config() };
+        let config = Config { loss, batch_size, gradient_accumulation_steps, threads, epochs: 2, ..config() };
         let (train, validation) = all(&samples).iter().partition::<SampleRanges, _>(|graph| graph % 4 < 3);
         let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
         let told = |mut trainer: Trainer| {

@@ -48,7 +48,7 @@ fn settings_that_do_not_go_together_are_named() {
             |config| (config.model.readout, config.model.graph) = (None, None),
             "`readout` is none: expected node, mean, sum or max for samples that are the nodes of graphs",
         ),
-        (|config| config.model.edge_attributes = 3, "`edge_attributes` is 3: expected"),
+        (|config| config.model.graph_edge_attributes = 3, "`graph_edge_attributes` is 3: expected"),
         (|config| config.carry_state = true, "`carry_state` is true: expected false for a model over graphs"),
         (
             |config| config.loss_on = LossOn::EveryStep,
@@ -60,15 +60,15 @@ fn settings_that_do_not_go_together_are_named() {
         ),
         (
             |config| (config.model.readout, config.model.graph, config.loss) = (None, None, Loss::CrossEntropy),
-            "`loss` is cross_entropy: expected `loss.thresholds` or `loss.classes` beside it",
+            "`loss` is cross_entropy: expected `thresholds` or `classes` beside it",
         ),
         (
             |config| config.loss = Loss::RankListwise { temperature: 0.0 },
-            "`loss.temperature` is 0: expected a positive number",
+            "`rank_temperature` is 0: expected a positive number",
         ),
         (
             |config| config.model.graph = Some(GraphConfig { heads: 0, ..GraphConfig::default() }),
-            "`graph.heads` is 0: expected 1 or more",
+            "`graph_heads` is 0: expected 1 or more",
         ),
     ];
     for (change, expected) in changes {

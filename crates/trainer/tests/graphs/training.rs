@@ -36,7 +36,7 @@ pub(crate) fn config() -> Config {
         hidden: 5,
         layers: 2,
         graph: Some(graph()),
-        edge_attributes: 2,
+        graph_edge_attributes: 2,
         readout: Some(Readout::Node),
         ..ModelConfig::default()
     };
@@ -74,13 +74,16 @@ fn the_number_of_threads_changes_no_bit() {
 fn accumulated_batches_are_one_large_batch() {
     for loss in LOSSES {
         let samples = with_targets_for(loss, market(30));
-        let with = |batch_size, accumulation_steps| {
-            let config = Config { batch_size, accumulation_steps, epochs: 2, loss, ..config() };
+        let with = |batch_size, gradient_accumulation_steps| {
+            let config = Config { batch_size, gradient_accumulation_steps, epochs: 2, loss, ..config() };
             bits(&trained(&config, &samples, &all(&samples)).0)
         };
         let large = with(12, 1);
-        for (batch_size, accumulation_steps) in [(6, 2), (4, 3), (1, 12)] {
-            assert!(with(batch_size, accumulation_steps) == large, "{batch_size} x {accumulation_steps}, {loss:?}");
+        for (batch_size, gradient_accumulation_steps) in [(6, 2), (4, 3), (1, 12)] {
+            assert!(
+                with(batch_size, gradient_accumulation_steps) == large,
+                "{batch_size} x {gradient_accumulation_steps}, {loss:?}"
+            );
         }
     }
 }
@@ -140,9 +143,9 @@ fn a_resumed_run_ends_in_the_same_bits() {
         Trainer::new(&Device::cpu(), other, samples.shape().clone()).unwrap().resume(&run)
     };
     let changed = with(|graph| graph.dropout = 0.5).unwrap().unwrap().changed;
-    assert_eq!(changed[0].to_string(), "`graph.dropout` is 0.5, it was 0.2");
+    assert_eq!(changed[0].to_string(), "`graph_dropout` is 0.5, it was 0.2");
     let error = with(|graph| graph.residual = true).unwrap_err().to_string();
-    assert!(error.contains("`graph.residual` false, but this run has true"), "{error}");
+    assert!(error.contains("`graph_residual` false, but this run has true"), "{error}");
 }
 
 #[test]
@@ -182,7 +185,7 @@ proptest! {
         loss in 0usize..5, batch_size in 1usize..9,
     ) {
         let graph = GraphConfig {
-            kind: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
+            attention: if v2 { AttentionKind::GatV2 } else { AttentionKind::Gat },
             layers: graph_layers,
             heads,
             hidden: units,
@@ -208,14 +211,14 @@ proptest! {
                 hidden,
                 layers,
                 graph: attends.then_some(graph),
-                edge_attributes: if attributes { 2 } else { 0 },
+                graph_edge_attributes: if attributes { 2 } else { 0 },
                 readout: Some(readout),
                 ..ModelConfig::default()
             },
             optimizer: sgd(1.0),
             clip_norm: None,
             max_steps: Some(1),
-            accumulation_steps: 17usize.div_ceil(batch_size),
+            gradient_accumulation_steps: 17usize.div_ceil(batch_size),
             batch_size,
             loss,
             ..config()

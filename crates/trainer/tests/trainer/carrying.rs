@@ -162,7 +162,7 @@ impl Samples for FailsOnce {
 /// come next than those of the step that failed.
 #[test]
 fn a_step_that_fails_halfway_leaves_no_states() {
-    let config = Config { batch_size: 4, accumulation_steps: 2, max_steps: Some(14), ..carrying() };
+    let config = Config { batch_size: 4, gradient_accumulation_steps: 2, max_steps: Some(14), ..carrying() };
     let train = SampleRanges::from(0..100);
     let trainer = || Trainer::new(&Device::cpu(), config.clone(), series().shape().clone()).unwrap();
     let samples = series();

@@ -130,7 +130,7 @@ fn checkpoints_of_another_run_or_format_are_refused() {
         (Config { seed: 12, ..config() }, "`seed` 11, but this run has 12"),
         (Config { batch_size: 4, ..config() }, "`batch_size` 8, but this run has 4"),
         (Config { run_length: Some(1), ..config() }, "`run_length` 8, but this run has 1"),
-        (with_kind(OptimizerKind::Sgd), "`optimizer.kind` adamw, but this run has sgd"),
+        (with_kind(OptimizerKind::Sgd), "`optimizer` adamw, but this run has sgd"),
         (Config { loss: Loss::Huber { delta: 1.0 }, ..config() }, "`loss` mse, but this run has huber"),
         // Not by the shapes of tensors, of which the user knows nothing.
         (Config { model: ModelConfig { hidden: 6, ..config().model }, ..config() }, "`hidden` 5, but this run has 6"),
@@ -143,7 +143,7 @@ fn checkpoints_of_another_run_or_format_are_refused() {
     }
     let fewer = Run { train: &TRAIN.slice(0..80), ..run };
     let error = trainer(&config()).resume(&fewer).unwrap_err().to_string();
-    assert!(error.contains("`train_samples` 90, but this run has 80"), "{error}");
+    assert!(error.contains("`split` (training samples) 90, but this run has 80"), "{error}");
 
     edit_state(&folder.path().join("step-00000011"), "\"format_version\": 2", "\"format_version\": 1");
     let error = trainer(&config()).resume(&run).unwrap_err().to_string();
@@ -165,10 +165,7 @@ fn what_makes_a_resumed_run_another_one_is_told() {
 
     edit_state(&folder.path().join("step-00000011"), &instruction_set, "riscv64 portable");
     let resumed = trainer.resume(&run).unwrap().unwrap();
-    assert_eq!(
-        resumed.changed.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        ["`optimizer.lr` is 0.0001, it was 0.001"]
-    );
+    assert_eq!(resumed.changed.iter().map(ToString::to_string).collect::<Vec<_>>(), ["`lr` is 0.0001, it was 0.001"]);
     assert_eq!(resumed.state.arithmetic.to_string(), "riscv64 portable");
     assert_eq!(resumed.other_arithmetic, Some(Arithmetic::here(Precision::Fp32)));
 

@@ -142,7 +142,7 @@ proptest! {
             loss_on: LossOn::EveryStep,
             dropout: rate,
             clip_norm: None,
-            accumulation_steps: count.div_ceil(batch_size),
+            gradient_accumulation_steps: count.div_ceil(batch_size),
             max_steps: Some(1),
             batch_size,
             run_length,
@@ -273,7 +273,7 @@ proptest! {
             ..config()
         };
         let expected = bits_on(&Device::cpu(), &samples, &whole).unwrap();
-        let parts = Config { batch_size, accumulation_steps: accumulated, ..whole.clone() };
+        let parts = Config { batch_size, gradient_accumulation_steps: accumulated, ..whole.clone() };
         let accumulated_bits = bits_on(&Device::cpu(), &samples, &parts).unwrap();
         prop_assert_eq!(&accumulated_bits, &expected, "accumulated");
         for config in [whole, parts] {

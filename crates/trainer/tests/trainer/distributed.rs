@@ -146,15 +146,21 @@ fn cases() -> Vec<(Make, Config)> {
     vec![
         (from_windows, config.clone()),
         // Batches that end within blocks, and steps of several.
-        (from_windows, Config { batch_size: 50, accumulation_steps: 3, run_length: Some(1), ..config.clone() }),
+        (
+            from_windows,
+            Config { batch_size: 50, gradient_accumulation_steps: 3, run_length: Some(1), ..config.clone() },
+        ),
         (from_windows, Config { batch_size: 33, last_batch: LastBatch::Drop, clip_norm: Some(0.01), ..config.clone() }),
         (from_series, Config { batch_size: 100, model: attention, dropout: 0.3, ..config.clone() }),
-        (from_series, Config { accumulation_steps: 2, model: attention, ..dense.clone() }),
+        (from_series, Config { gradient_accumulation_steps: 2, model: attention, ..dense.clone() }),
         (from_instruments, Config { run_length: Some(3), batch_size: 96, ..dense.clone() }),
-        (from_instruments, Config { run_length: Some(10), batch_size: 9, accumulation_steps: 5, ..dense }),
+        (from_instruments, Config { run_length: Some(10), batch_size: 9, gradient_accumulation_steps: 5, ..dense }),
         (from_windows, Config { precision: Precision::Bf16, ..config.clone() }),
-        (from_windows, Config { precision: Precision::Fp16, dropout: 0.25, accumulation_steps: 2, ..config.clone() }),
-        (holed, Config { loss: two(0.3), batch_size: 60, accumulation_steps: 2, ..config.clone() }),
+        (
+            from_windows,
+            Config { precision: Precision::Fp16, dropout: 0.25, gradient_accumulation_steps: 2, ..config.clone() },
+        ),
+        (holed, Config { loss: two(0.3), batch_size: 60, gradient_accumulation_steps: 2, ..config.clone() }),
         (holed, Config { gradient_checkpointing: true, ..config }),
     ]
 }
@@ -273,7 +279,7 @@ proptest! {
 
 #[test]
 fn a_run_of_four_ranks_goes_on_with_any_number() {
-    let settings = Config { batch_size: 80, accumulation_steps: 2, max_steps: Some(9), ..config() };
+    let settings = Config { batch_size: 80, gradient_accumulation_steps: 2, max_steps: Some(9), ..config() };
     let (samples, config_for): (MakeSamples<'_>, _) = (&|_| Box::new(samples(230)), |_: usize| settings.clone());
     let whole = World::new(samples, &config_for).alone();
     for (first, then) in [(4, 1), (4, 2), (4, 7), (1, 3)] {
@@ -358,7 +364,7 @@ fn data_that_one_rank_cannot_read_end_all_in_the_same_step() {
 
 #[test]
 fn a_divergence_of_one_rank_rolls_all_back() {
-    let divergence = Divergence { rollbacks_max: 2, loss_spike_factor: Some(50.0) };
+    let divergence = Divergence { max_rollbacks: 2, loss_spike_factor: Some(50.0) };
     let settings = Config { batch_size: 96, max_steps: Some(14), divergence, ..config() };
     let config_for = |_| settings.clone();
     for value in [f32::NEG_INFINITY, 1e6] {

@@ -20,8 +20,8 @@ fn checkpoints(folder: &Path) -> Checkpoints {
     Checkpoints { every_steps: Some(4), ..Checkpoints::new(folder) }
 }
 
-fn rolling_back(rollbacks_max: u32, loss_spike_factor: Option<f64>) -> Config {
-    let divergence = Divergence { rollbacks_max, loss_spike_factor };
+fn rolling_back(max_rollbacks: u32, loss_spike_factor: Option<f64>) -> Config {
+    let divergence = Divergence { max_rollbacks, loss_spike_factor };
     Config { max_steps: Some(20), divergence, ..config() }
 }
 
@@ -57,11 +57,11 @@ fn a_run_goes_back_to_its_last_checkpoint_and_on_at_half_the_rate() {
         });
         let outcome = outcome.unwrap();
         assert_eq!((outcome.steps, outcome.end, outcome.rollbacks), (20, End::Finished, 1), "{value}");
-        let [RollbackEvent { step, failed_step, rollbacks, rollbacks_max, rate_factor, cause, .. }] = &rollbacks[..]
+        let [RollbackEvent { step, failed_step, rollbacks, max_rollbacks, rate_factor, cause, .. }] = &rollbacks[..]
         else {
             panic!("{rollbacks:?}");
         };
-        assert_eq!((*step, *failed_step, *rollbacks, *rollbacks_max, *rate_factor), (8, 10, 1, 3, 0.5));
+        assert_eq!((*step, *failed_step, *rollbacks, *max_rollbacks, *rate_factor), (8, 10, 1, 3, 0.5));
         assert!(cause.starts_with("step 10: the loss is "), "{cause}");
         let steps = (1..=9).map(|step| (step, 1e-3)).chain((9..=20).map(|step| (step, 5e-4)));
         assert_eq!(rates, steps.collect::<Vec<_>>());
@@ -70,8 +70,8 @@ fn a_run_goes_back_to_its_last_checkpoint_and_on_at_half_the_rate() {
 }
 
 /// Such a rate that the weights overflow within a few steps.
-fn reckless(rollbacks_max: u32) -> Config {
-    let mut config = Config { clip_norm: None, ..rolling_back(rollbacks_max, Some(100.0)) };
+fn reckless(max_rollbacks: u32) -> Config {
+    let mut config = Config { clip_norm: None, ..rolling_back(max_rollbacks, Some(100.0)) };
     config.optimizer.kind = OptimizerKind::Sgd;
     config.optimizer.lr = 1e4;
     config
@@ -156,5 +156,5 @@ fn going_back_takes_checkpoints() {
     let samples = samples(90);
     let run = Run { samples: &samples, train: &TRAIN, validation: SampleRanges::NONE, checkpoints: None };
     let error = trainer(&rolling_back(1, None)).train(&run, &mut listen).unwrap_err().to_string();
-    assert!(error.starts_with("`divergence.rollbacks_max` is 1: expected 0 where no checkpoints are kept"), "{error}");
+    assert!(error.starts_with("`max_rollbacks` is 1: expected 0 where no checkpoints are kept"), "{error}");
 }

@@ -106,7 +106,7 @@ fn early_stopping_needs_something_to_watch() {
         .train(&Run { validation: SampleRanges::NONE, ..run(&samples, None) }, &mut listen)
         .unwrap_err()
         .to_string();
-    assert!(error.starts_with("`early_stopping.patience` is 3: expected none where nothing is validated"), "{error}");
+    assert!(error.starts_with("`early_stopping` is 3: expected none where nothing is validated"), "{error}");
 }
 
 /// The rates that events tell, and the weights after the last step.

@@ -100,7 +100,8 @@ fn train(config: &Config, samples: &dyn Samples) -> (Vec<u32>, Vec<StepEvent>, E
 #[test]
 fn lent_batches_give_the_bits_of_gathered_ones() {
     for run_length in [Some(1), None, Some(3)] {
-        let config = Config { run_length, dropout: 0.25, batch_size: 48, accumulation_steps: 2, epochs: 2, ..config() };
+        let config =
+            Config { run_length, dropout: 0.25, batch_size: 48, gradient_accumulation_steps: 2, epochs: 2, ..config() };
         let (bits, steps, evaluation) = train(&config, &samples(100));
         let (lent_bits, lent_steps, lent_evaluation) = train(&config, &lending(100, 64));
         assert_eq!(lent_bits, bits, "{run_length:?}");
@@ -112,7 +113,7 @@ fn lent_batches_give_the_bits_of_gathered_ones() {
 
 #[test]
 fn a_step_tells_what_it_waited_for() {
-    let config = Config { batch_size: 10, accumulation_steps: 3, max_steps: Some(4), ..config() };
+    let config = Config { batch_size: 10, gradient_accumulation_steps: 3, max_steps: Some(4), ..config() };
     let (_, steps, _) = train(&config, &lending(80, 64));
     // Seventy samples make two steps of three batches and one of one.
     let batches = [3_u32, 3, 1, 3];
@@ -144,7 +145,7 @@ fn a_failure_to_load_ends_the_run_after_the_step_before_it() {
     let samples = Lending { fails_at: Some(5), ..lending(70, 64) };
     let indices = SampleRanges::from(0..70);
     let run = Run { samples: &samples, train: &indices, validation: SampleRanges::NONE, checkpoints: None };
-    let config = Config { accumulation_steps: 2, ..config() };
+    let config = Config { gradient_accumulation_steps: 2, ..config() };
     let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
     let mut steps = 0;
     let error = trainer

@@ -46,8 +46,8 @@ fn plain_descent() -> OptimizerConfig {
 #[test]
 fn accumulated_batches_are_one_large_batch() {
     let samples = holed(300);
-    let with = |batch_size, accumulation_steps| {
-        trained_on_all(&Config { batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
+    let with = |batch_size, gradient_accumulation_steps| {
+        trained_on_all(&Config { batch_size, gradient_accumulation_steps, epochs: 2, ..config() }, &samples)
     };
     let (large, large_steps) = with(128, 1);
     let (halves, steps) = with(64, 2);
@@ -145,7 +145,7 @@ fn a_rollback_keeps_the_number_of_updates() {
         let samples = Disturbed::new(silent, Disturbance::Deliver { at_call: 11, place: 2, value: f32::NEG_INFINITY });
         let folder = tempfile::tempdir().unwrap();
         let checkpoints = Checkpoints { every_steps: Some(4), ..Checkpoints::new(folder.path()) };
-        let divergence = Divergence { rollbacks_max: 3, loss_spike_factor: None };
+        let divergence = Divergence { max_rollbacks: 3, loss_spike_factor: None };
         let mut trainer = trainer(&Config { max_steps: Some(20), precision, divergence, ..config() });
         let run =
             Run { samples: &samples, train: &TRAIN, validation: SampleRanges::NONE, checkpoints: Some(&checkpoints) };
@@ -222,7 +222,7 @@ proptest! {
             optimizer: plain_descent(),
             clip_norm: None,
             max_steps: Some(1),
-            accumulation_steps: 40usize.div_ceil(batch_size),
+            gradient_accumulation_steps: 40usize.div_ceil(batch_size),
             batch_size,
             loss,
             ..config()

@@ -198,7 +198,7 @@ proptest! {
             },
             optimizer: OptimizerConfig { kind: OptimizerKind::Sgd, lr: 1.0, weight_decay: 0.0, ..OptimizerConfig::default() },
             clip_norm: None,
-            accumulation_steps: count.div_ceil(batch_size),
+            gradient_accumulation_steps: count.div_ceil(batch_size),
             batch_size,
             threads,
             seed: 5,
@@ -229,7 +229,7 @@ proptest! {
     fn dropout_and_carried_state_are_those_of_the_reference(
         timeframes in prop::collection::vec((1usize..12, 1usize..20, [0usize..3, 0usize..4]), 1..3),
         (hidden, layers, gru) in (1usize..36, 1usize..4, any::<bool>()),
-        (count, batch_size, accumulation_steps, threads) in (4usize..44, 6usize..50, 1usize..4, 1usize..4),
+        (count, batch_size, gradient_accumulation_steps, threads) in (4usize..44, 6usize..50, 1usize..4, 1usize..4),
         (rate, carry_state) in (prop_oneof![Just(0.0f32), 0.1f32..0.8], any::<bool>()),
         run_length in prop_oneof![Just(None), (1usize..9).prop_map(Some)],
         (segments, pooling, fuses, layer_norm) in ((1usize..60, 0usize..4), 0usize..3, any::<bool>(), any::<bool>()),
@@ -248,7 +248,7 @@ proptest! {
             carry_state,
             clip_norm: None,
             max_steps: Some(5),
-            accumulation_steps,
+            gradient_accumulation_steps,
             batch_size,
             run_length,
             threads,
@@ -261,7 +261,7 @@ proptest! {
             false => expected.reference.forward(&inputs_of(&windows_of(&samples, &all(&samples)).view())).outputs,
         };
         let order = Order::new(count, config.run_samples(), config.seed).unwrap();
-        let whole = Batching { batch_size: batch_size * accumulation_steps, ..Batching::default() };
+        let whole = Batching { batch_size: batch_size * gradient_accumulation_steps, ..Batching::default() };
         for (step, list) in Batches::new(order, whole).unwrap().lists(0..5).enumerate() {
             let ((loss, gradients), (expected_loss, expected)) = (got.step(), expected.step(&list));
             prop_assert!((loss - expected_loss).abs() <= 2e-5 * expected_loss, "{step}: loss {loss} for {expected_loss}");
@@ -290,10 +290,10 @@ fn large_inputs_saturate_and_stay_finite() {
 fn series_give_the_same_bits_on_any_number_of_threads() {
     let samples = in_two_segments(&samples(100, &[(12, 5, [1, 1]), (6, 4, [0, 1])]), 70, 2);
     for (dropout, carry_state, pooling) in [(0.0, false, 0), (0.3, true, 0), (0.3, true, 1), (0.0, false, 2)] {
-        let bits = |threads, batch_size, accumulation_steps| {
+        let bits = |threads, batch_size, gradient_accumulation_steps| {
             let config = Config {
                 batch_size,
-                accumulation_steps,
+                gradient_accumulation_steps,
                 threads,
                 dropout,
                 carry_state,
@@ -311,11 +311,11 @@ fn series_give_the_same_bits_on_any_number_of_threads() {
             (weights, loss.to_bits(), norm.to_bits())
         };
         let one = bits(1, 64, 1);
-        for (threads, batch_size, accumulation_steps) in [(2, 64, 1), (3, 64, 1), (1, 32, 2), (3, 32, 2)] {
-            let same = bits(threads, batch_size, accumulation_steps) == one;
+        for (threads, batch_size, gradient_accumulation_steps) in [(2, 64, 1), (3, 64, 1), (1, 32, 2), (3, 32, 2)] {
+            let same = bits(threads, batch_size, gradient_accumulation_steps) == one;
             assert!(
                 same,
-                "{threads} threads, {batch_size} x {accumulation_steps}, dropout {dropout}, pooling {pooling}"
+                "{threads} threads, {batch_size} x {gradient_accumulation_steps}, dropout {dropout}, pooling {pooling}"
             );
         }
     }

@@ -200,20 +200,20 @@ fn a_step_that_overflows_changes_nothing_but_the_scale_which_a_resumed_run_remem
     assert!(resumed.parameters().values() == whole.parameters().values(), "other weights than the whole run's");
 }
 
-/// A `loss_scale.min_scale` of 1.2e-38 ended in an assert of amp's once the scale fell so
+/// A floor of the loss scale of 1.2e-38 ended in an assert of amp's once the scale fell so
 /// far, or few targets were known.
 #[test]
 fn a_loss_scale_whose_inverse_is_no_number_is_refused() {
-    for (min_scale, is_refused) in [(1.2e-38, true), (9e-19, true), (1e-18, false), (1.0, false)] {
-        let loss_scale = ScalerConfig { min_scale, ..ScalerConfig::default() };
+    for (floor, is_refused) in [(1.2e-38, true), (9e-19, true), (1e-18, false), (1.0, false)] {
+        let loss_scale = ScalerConfig { floor, ..ScalerConfig::default() };
         let config = Config { precision: Precision::Fp16, loss_scale, ..config() };
         let found = Trainer::new(&Device::cpu(), config, samples(1).shape().clone());
         match found {
             Err(error) => {
                 assert!(is_refused, "{error}");
-                assert!(error.to_string().starts_with("`loss_scale.min_scale` is "), "{error}");
+                assert!(error.to_string().starts_with("`loss_scale_floor` is "), "{error}");
             }
-            Ok(_) => assert!(!is_refused, "{min_scale}"),
+            Ok(_) => assert!(!is_refused, "{floor}"),
         }
     }
 }

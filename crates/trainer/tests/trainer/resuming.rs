@@ -43,14 +43,15 @@ pub(crate) fn stop_after(steps: u64) -> impl FnMut(Event<'_>) -> ControlFlow<()>
 fn a_resumed_run_ends_in_the_same_bits() {
     let samples = samples(100);
     let adam = OptimizerKind::Adam;
-    for (batch_size, accumulation_steps, run_length, kind) in [
+    for (batch_size, gradient_accumulation_steps, run_length, kind) in [
         // Twelve steps an epoch: step 10 is in the middle of one.
         (8, 1, None, OptimizerKind::AdamW),
         (3, 3, Some(1), adam),
         (40, 2, Some(7), adam),
         (9, 1, Some(4), OptimizerKind::Sgd),
     ] {
-        let mut config = Config { batch_size, accumulation_steps, run_length, max_steps: Some(20), ..config() };
+        let mut config =
+            Config { batch_size, gradient_accumulation_steps, run_length, max_steps: Some(20), ..config() };
         config.optimizer.kind = kind;
         config.model.pooling = pooling_of(if kind == adam { 1 } else { 0 }, config.model.hidden);
         config.model.fusion = fusion_of(kind != adam, config.model.hidden);
@@ -76,7 +77,10 @@ fn a_resumed_run_ends_in_the_same_bits() {
         assert_eq!((resumed.state.step, resumed.skipped.len()), (10, 0));
         assert_eq!((resumed.changed.as_slice(), &resumed.other_arithmetic), (&[][..], &None));
         assert_eq!(rest.train(&run, &mut listen).unwrap(), outcome);
-        assert!(state(&rest) == state(&whole), "{batch_size} x {accumulation_steps}, {run_length:?}, {kind:?}");
+        assert!(
+            state(&rest) == state(&whole),
+            "{batch_size} x {gradient_accumulation_steps}, {run_length:?}, {kind:?}"
+        );
         assert_eq!(outcome.best.is_some(), rest.resume(&run).unwrap().unwrap().state.best.is_some());
     }
 }
@@ -165,7 +169,7 @@ fn a_cosine_keeps_its_length_and_a_constant_rate_does_not() {
                 assert_eq!(longer.train(&run, &mut listen).unwrap().steps, 6);
             }
             (LrScheduleKind::Cosine, Err(error)) => {
-                let expected = "`steps` 4, but this run has 6;";
+                let expected = "`epochs` or `max_steps` (steps that the learning rate's curve is drawn over) 4, but this run has 6;";
                 assert!(error.to_string().contains(expected), "{error}");
             }
             other => panic!("{other:?}"),

@@ -104,7 +104,7 @@ proptest! {
         if evaluated.len() > 1 {
             prop_assert_eq!((evaluated.first(), evaluated.last()), (list.first(), list.last()));
         }
-        let other = Config { batch_size, seed: 99, accumulation_steps: 7, threads: 1, ..config.clone() };
+        let other = Config { batch_size, seed: 99, gradient_accumulation_steps: 7, threads: 1, ..config.clone() };
         prop_assert!(other.evaluated(&part).iter().eq(evaluated.iter().copied()));
         let all = Config { validation_samples: None, ..config };
         prop_assert_eq!(&*all.evaluated(&part), &part);

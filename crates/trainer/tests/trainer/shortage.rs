@@ -27,7 +27,7 @@ fn cases() -> Vec<Case> {
     let from_windows: fn(&Device) -> Box<dyn Samples> = |_| Box::new(samples(100));
     let from_series: fn(&Device) -> Box<dyn Samples> = |_| Box::new(series());
     let config = Config { batch_size: 80, epochs: 3, validate_every_steps: Some(2), ..config() };
-    let carrying = Config { carry_state: true, accumulation_steps: 2, batch_size: 64, ..config.clone() };
+    let carrying = Config { carry_state: true, gradient_accumulation_steps: 2, batch_size: 64, ..config.clone() };
     let model = ModelConfig { pooling: Pooling::attention(config.model.hidden), ..config.model };
     let dense = Config { model, loss_on: LossOn::EveryStep, run_length: Some(8), batch_size: 64, ..config.clone() };
     // Runs that break at instruments, and steps that begin within them.

@@ -130,7 +130,8 @@ proptest! {
 
     #[test]
     fn series_in_a_file_train_the_model_that_series_in_memory_train(
-        batch_size in 1_usize..40, run_length in 1_usize..70, accumulation_steps in 1_usize..3, threads in 1_usize..3,
+        batch_size in 1_usize..40, run_length in 1_usize..70,
+        gradient_accumulation_steps in 1_usize..3, threads in 1_usize..3,
         (kind, pools, validates_some) in (0_usize..4, 0_usize..2, any::<bool>()),
     ) {
         let model = ModelConfig { pooling: pooling_of(pools, 5), ..config().model };
@@ -138,7 +139,7 @@ proptest! {
             model,
             batch_size,
             run_length: Some(run_length),
-            accumulation_steps,
+            gradient_accumulation_steps,
             threads,
             epochs: 2,
             validation_samples: validates_some.then_some(13),

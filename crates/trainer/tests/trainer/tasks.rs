@@ -71,8 +71,11 @@ fn each_task_is_learnt_and_beats_its_baselines() {
 #[test]
 fn accumulated_batches_are_one_large_batch_though_the_first_knows_other_targets() {
     let samples = holed(300);
-    let with = |batch_size, accumulation_steps| {
-        trained_on_all(&Config { loss: two(0.3), batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
+    let with = |batch_size, gradient_accumulation_steps| {
+        trained_on_all(
+            &Config { loss: two(0.3), batch_size, gradient_accumulation_steps, epochs: 2, ..config() },
+            &samples,
+        )
     };
     let (large, large_steps) = with(128, 1);
     let (halves, steps) = with(64, 2);
@@ -84,8 +87,8 @@ fn accumulated_batches_are_one_large_batch_though_the_first_knows_other_targets(
         let near = (step.loss - large.loss).abs() < 1e-6;
         assert!(near && step.loss_terms == large.loss_terms && step.loss_terms.is_some(), "{step:?} for {large:?}");
     }
-    let in_series = |batch_size, accumulation_steps| {
-        trained_on_all(&Config { loss: two(0.3), batch_size, accumulation_steps, ..config() }, &series()).0
+    let in_series = |batch_size, gradient_accumulation_steps| {
+        trained_on_all(&Config { loss: two(0.3), batch_size, gradient_accumulation_steps, ..config() }, &series()).0
     };
     assert!(apart(&in_series(64, 1), &in_series(32, 2)) < 1e-5);
 }
@@ -148,7 +151,7 @@ fn tasks_must_be_of_all_targets() {
     let short = Tasks::new(&[Task { targets: [0, 1], loss: TaskLoss::Mse, weight: 1.0 }]).unwrap();
     let shape = samples(1).shape().clone();
     let refused = Trainer::new(&Device::cpu(), Config { loss: Loss::Tasks(short), ..config() }, shape).unwrap_err();
-    assert!(refused.to_string().starts_with("`loss.tasks[0].targets` is ..1: expected 2 as its end"), "{refused}");
+    assert!(refused.to_string().starts_with("`tasks[0].targets` is ..1: expected 2 as its end"), "{refused}");
     let samples = with_targets(20, |_, k, _| if k == 0 { f32::INFINITY } else { 0.0 });
     let train = SampleRanges::from(0..20);
     let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
@@ -172,7 +175,7 @@ proptest! {
             optimizer: sgd(1.0),
             clip_norm: None,
             max_steps: Some(1),
-            accumulation_steps: 40usize.div_ceil(batch_size),
+            gradient_accumulation_steps: 40usize.div_ceil(batch_size),
             batch_size,
             loss: two(weight),
             ..config()

@@ -34,8 +34,8 @@ fn the_number_of_threads_changes_no_bit() {
 #[test]
 fn accumulated_batches_are_one_large_batch() {
     let samples = samples(300);
-    let with = |batch_size, accumulation_steps| {
-        train(&Config { batch_size, accumulation_steps, epochs: 2, ..config() }, &samples)
+    let with = |batch_size, gradient_accumulation_steps| {
+        train(&Config { batch_size, gradient_accumulation_steps, epochs: 2, ..config() }, &samples)
     };
     let (large, large_losses) = with(128, 1);
     let (halves, _) = with(64, 2);

@@ -66,8 +66,8 @@ proptest! {
         let samples = samples(40);
         let copied = repeated(&samples, &weights);
         let (expected, expected_steps) = trained_on_all(&Config { batch_size: copies, ..base.clone() }, &copied);
-        let accumulation_steps = 40usize.div_ceil(batch_size);
-        let weighted = auto(Config { batch_size, accumulation_steps, ..base });
+        let gradient_accumulation_steps = 40usize.div_ceil(batch_size);
+        let weighted = auto(Config { batch_size, gradient_accumulation_steps, ..base });
         let (found, steps) = trained_on_all(&weighted, &Weighted { inner: &samples, weights });
         // Sums of up to 160 terms of order 1 in another order, three times.
         prop_assert!(apart(&found, &expected) < 1e-5, "{}", apart(&found, &expected));
@@ -83,7 +83,7 @@ proptest! {
 fn a_sample_of_weight_0_is_not_learnt_from() {
     let is_out = |sample: usize| sample.is_multiple_of(3);
     let weights = |count: usize| (0..count).map(|sample| if is_out(sample) { 0.0 } else { 1.0 }).collect::<Vec<f32>>();
-    let all_at_once = plain(Config { batch_size: 50, accumulation_steps: 2, max_steps: Some(3), ..config() });
+    let all_at_once = plain(Config { batch_size: 50, gradient_accumulation_steps: 2, max_steps: Some(3), ..config() });
     let dense = Config { loss_on: LossOn::EveryStep, run_length: Some(10), ..all_at_once.clone() };
     for config in [all_at_once.clone(), dense] {
         let series = series();

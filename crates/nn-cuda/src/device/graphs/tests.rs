@@ -104,8 +104,8 @@ fn cases() -> impl Strategy<Value = Case> {
     let activations = prop::sample::select(vec![GraphActivation::Elu, GraphActivation::Relu]);
     let rates = prop::sample::select(vec![0.0f32, 0.3]);
     let layers = (kinds, outputs, activations, rates, 1usize..4, any::<[bool; 2]>());
-    let graph = layers.prop_map(|(kind, output, activation, rate, layers, [residual, self_loops])| GraphConfig {
-        kind,
+    let graph = layers.prop_map(|(attention, output, activation, rate, layers, [residual, self_loops])| GraphConfig {
+        attention,
         layers,
         heads: 2,
         hidden: 3,
@@ -139,7 +139,13 @@ fn outcome(case: Case, source: &Source, indices: &[usize], pads: bool) -> (Vec<u
     let shape = SampleShape { timeframes: vec![timeframe], outputs: OUTPUTS };
     let edge_attributes = if graph.is_some() { ATTRIBUTES } else { 0 };
     let encoder = Encoder::LastBar;
-    let config = ModelConfig { encoder, graph, edge_attributes, readout: Some(readout), ..ModelConfig::default() };
+    let config = ModelConfig {
+        encoder,
+        graph,
+        graph_edge_attributes: edge_attributes,
+        readout: Some(readout),
+        ..ModelConfig::default()
+    };
     let (scope, model) = (Device::cpu().scope("test"), Model::new(shape.clone(), config).unwrap());
     let compute = ComputeConfig { loss, ..ComputeConfig::for_prediction(Precision::Fp32) };
     let mut on_device = GraphModel::new(&scope, &model, &compute, &Tuner::off()).unwrap();

@@ -87,7 +87,7 @@ impl<T: Operand> LstmLayer<T> {
         estimate.put("parameters", format!("layer {l} in the order of operations"), weights, BOTH);
         estimate.put("gradients", format!("layer {l} in the order of operations"), gradients, BACKWARD);
         let rows_and_windows = [estimate.rows.iter().sum(), batch.windows.iter().sum()];
-        let may_differ = estimate.config.tuning == Tuning::Fast;
+        let may_differ = estimate.config.autotune == Tuning::Fast;
         let hidden_states = States::<T>::hidden_bytes(rows_and_windows, config.hidden);
         let cells_and_gates = States::<T>::cell_and_gate_bytes(rows_and_windows, config.hidden);
         let (is_top, is_checkpointed) = (l + 1 == config.layers, estimate.config.gradient_checkpointing);

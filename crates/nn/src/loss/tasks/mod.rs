@@ -98,12 +98,12 @@ impl Tasks {
     /// counted from 0. [`Error::TaskWeights`] for weights that do not sum to 1.
     pub fn new(tasks: &[Task]) -> Result<Self> {
         let Some(&first) = tasks.first().filter(|_| tasks.len() <= Self::MAX) else {
-            return Err(Error::setting("loss.tasks", &format!("a list of {}", tasks.len()), "1 to 8 tasks"));
+            return Err(Error::setting("tasks", &format!("a list of {}", tasks.len()), "1 to 8 tasks"));
         };
         let mut next = 0;
         for (k, Task { targets: [start, end], loss, weight }) in tasks.iter().enumerate() {
             let refuse = |key: &str, found: String, expected: String| {
-                Err(Error::Task { setting: format!("loss.tasks[{k}].{key}"), value: found, expected })
+                Err(Error::Task { setting: format!("tasks[{k}].{key}"), value: found, expected })
             };
             if *start != next || end <= start {
                 let expected = format!("{next}..END: tasks follow one another and leave no target out");

@@ -53,22 +53,22 @@ fn the_loss_is_the_weighted_mean_of_the_groups() {
 fn what_is_wrong_with_a_task_is_named() {
     let mse = |targets, weight| task(targets, TaskLoss::Mse, weight);
     for (tasks, expected) in [
-        (vec![], "`loss.tasks` is a list of 0: expected 1 to 8 tasks"),
-        (vec![mse([1, 2], 1.0)], "`loss.tasks[0].targets` is 1..2: expected 0..END"),
-        (vec![mse([0, 2], 0.5), mse([3, 4], 0.5)], "`loss.tasks[1].targets` is 3..4: expected 2..END"),
-        (vec![mse([0, 2], 0.5), mse([2, 2], 0.5)], "`loss.tasks[1].targets` is 2..2: expected 2..END"),
-        (vec![mse([0, 2], 0.0)], "`loss.tasks[0].weight` is 0: expected a positive number"),
-        (vec![mse([0, 2], 0.5), mse([2, 3], 0.4)], "`loss.tasks`: the sum of all weights is 0.9: expected 1"),
+        (vec![], "`tasks` is a list of 0: expected 1 to 8 tasks"),
+        (vec![mse([1, 2], 1.0)], "`tasks[0].targets` is 1..2: expected 0..END"),
+        (vec![mse([0, 2], 0.5), mse([3, 4], 0.5)], "`tasks[1].targets` is 3..4: expected 2..END"),
+        (vec![mse([0, 2], 0.5), mse([2, 2], 0.5)], "`tasks[1].targets` is 2..2: expected 2..END"),
+        (vec![mse([0, 2], 0.0)], "`tasks[0].weight` is 0: expected a positive number"),
+        (vec![mse([0, 2], 0.5), mse([2, 3], 0.4)], "`tasks`: the sum of all weights is 0.9: expected 1"),
         (
             vec![mse([0, 1], 0.5), task([1, 2], TaskLoss::Huber { delta: -1.0 }, 0.5)],
-            "`loss.tasks[1].loss.delta` is -1: expected a positive number",
+            "`tasks[1].huber_delta` is -1: expected a positive number",
         ),
     ] {
         let message = Tasks::new(&tasks).unwrap_err().to_string();
         assert!(message.starts_with(expected), "{message}");
     }
     let message = Loss::Tasks(three()).check_groups(6).unwrap_err().to_string();
-    assert!(message.starts_with("`loss.tasks[2].targets` is ..5: expected 6 as its end"), "{message}");
+    assert!(message.starts_with("`tasks[2].targets` is ..5: expected 6 as its end"), "{message}");
 }
 
 #[test]

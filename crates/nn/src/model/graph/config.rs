@@ -64,7 +64,8 @@ impl GraphActivation {
 #[serde(default, deny_unknown_fields)]
 pub struct GraphConfig {
     /// Computation of edge scores.
-    pub kind: AttentionKind,
+    #[serde(rename = "kind")]
+    pub attention: AttentionKind,
     /// Layers, an averaging last one included.
     pub layers: usize,
     /// Heads of the layers whose heads stand side by side.
@@ -94,7 +95,7 @@ pub struct GraphConfig {
 impl Default for GraphConfig {
     fn default() -> Self {
         GraphConfig {
-            kind: AttentionKind::Gat,
+            attention: AttentionKind::Gat,
             layers: 2,
             heads: 4,
             hidden: 64,
@@ -117,18 +118,22 @@ impl GraphConfig {
     /// [`Error::Setting`] for a size of 0, a rate outside [0, 1) or a slope that is not a number.
     pub fn check(&self) -> Result<()> {
         let sizes = [
-            ("graph.layers", self.layers),
-            ("graph.heads", self.heads),
-            ("graph.hidden", self.hidden),
-            ("graph.output_heads", self.output_heads),
+            ("graph_layers", self.layers),
+            ("graph_heads", self.heads),
+            ("graph_hidden", self.hidden),
+            ("graph_output_heads", self.output_heads),
         ];
         if let Some((setting, _)) = sizes.into_iter().find(|&(_, size)| size == 0) {
             return Err(Error::setting(setting, &0, "1 or more"));
         }
-        check_rate_of("graph.dropout", self.dropout)?;
-        check_rate_of("graph.attention_dropout", self.attention_dropout)?;
+        check_rate_of("graph_dropout", self.dropout)?;
+        check_rate_of("graph_attention_dropout", self.attention_dropout)?;
         if !self.negative_slope.is_finite() {
-            return Err(Error::setting("graph.negative_slope", &self.negative_slope, "a finite number"));
+            return Err(Error::setting(
+                "the negative slope of graph attention",
+                &self.negative_slope,
+                "a finite number",
+            ));
         }
         Ok(())
     }

@@ -38,8 +38,9 @@ impl GraphAttention {
     /// K = `outputs` is the width of an averaging last layer.
     pub fn new(config: GraphConfig, width_in: usize, attributes: usize, outputs: usize, layout: &mut Layout) -> Self {
         let sizes = layer_sizes(&config, width_in, attributes, outputs).into_iter().enumerate();
-        let layers =
-            sizes.map(|layer| AttentionLayer::new(config.kind, layer.0, layer.1, config.residual, layout)).collect();
+        let layers = sizes
+            .map(|layer| AttentionLayer::new(config.attention, layer.0, layer.1, config.residual, layout))
+            .collect();
         GraphAttention { config, layers }
     }
 

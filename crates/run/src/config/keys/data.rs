@@ -26,14 +26,12 @@ settings! {
     /// Shares of training, validation and test samples, in time order; validation and test may be
     /// 0.
     SPLIT: [f64; 3] = setting("data.split", Kind::Fractions, "[0.7, 0.15, 0.15]")
-        .field("fractions")
         .only(&[FOLDS.is(&["none"])]);
 
     /// Distance between two neighbouring splits. `auto`: no window of the later one reaches back
     /// before the last label of the earlier one ends. Samples of the later split are excluded; of
     /// walk-forward folds, those of the earlier one.
     PURGE: Option<Duration> = setting("data.purge", or("auto", &Kind::Duration), "auto")
-        .field("purge")
         .only(&[OnSamples]);
 
     /// Number of walk-forward test folds in the last part of `data.split`. Each has a model trained
@@ -41,7 +39,6 @@ settings! {
     /// shortens a test.
     WALK_FORWARD: Option<usize> =
         setting("data.walk_forward", or("none", &Kind::Count { min: 1, max: 100 }), "none")
-        .field("walk_forward.folds")
         .only(&[OnSamples]);
 
     /// Training window of a fold. `expanding`: all samples before its validation part. `sliding`:
@@ -51,12 +48,10 @@ settings! {
 
     /// Share of a fold's test that the next fold tests again.
     WALK_FORWARD_OVERLAP: f64 = setting("data.walk_forward_overlap", Kind::Probability, "0")
-        .field("walk_forward.overlap")
         .only(&[OnSamples, WALK_FORWARD.is_not("none")]);
 
     /// Trains only this fold, from 1, as an ordinary run.
     WALK_FORWARD_NUMBER: Option<usize> = setting("data.walk_forward_number", or("all", &COUNT), "all")
-        .field("fold + 1")
         .only(&[OnSamples, WALK_FORWARD.is_not("none")]);
 
     /// Cross-validation: number of equal parts, random and stratified by class, in place of

@@ -7,10 +7,10 @@ use crate::config::value::Kind;
 
 settings! {
     /// Samples in a batch.
-    BATCH_SIZE: usize = setting("gpu_optimization.batch_size", COUNT, "64").field("batch_size");
+    BATCH_SIZE: usize = setting("gpu_optimization.batch_size", COUNT, "64");
 
     /// Batches whose gradients are averaged before an optimizer step.
-    GRADIENT_ACCUMULATION_STEPS: usize => accumulation_steps =
+    GRADIENT_ACCUMULATION_STEPS: usize => gradient_accumulation_steps =
         setting("gpu_optimization.gradient_accumulation_steps", COUNT, "1");
 
     /// Mixed precision in fp16, unless `training.precision` is set.

@@ -32,98 +32,83 @@ settings! {
 
     /// Pooling of a sequence. `last`: the last hidden state. `attention`: attention of a learned
     /// query over all hidden states.
-    POOLING: PoolingKind = choice("model.pooling", "last").field("pooling").only(&[WithLstms]);
+    POOLING: PoolingKind = choice("model.pooling", "last").only(&[WithLstms]);
 
     /// Heads of attention pooling. They divide H; `auto` is the largest such number up to 4.
     POOLING_HEADS: Option<usize> = setting("model.pooling_heads", or("auto", &WIDTH), "auto")
-        .field("pooling.heads")
         .only(&[WithLstms, POOLING.is(&["attention"])]);
 
     /// Fusion of the timeframes' vectors. `concat`: concatenated, shortest timeframe first.
     /// `attention`: a transformer encoder layer, then the mean.
-    FUSION: FusionKind = choice("model.fusion", "concat").field("fusion").only(&[WithLstms]);
+    FUSION: FusionKind = choice("model.fusion", "concat").only(&[WithLstms]);
 
     /// Heads of attention fusion. They divide H; `auto` is the largest such number up to 4.
     FUSION_HEADS: Option<usize> = setting("model.fusion_heads", or("auto", &WIDTH), "auto")
-        .field("fusion.heads")
         .only(&[WithLstms, FUSION.is(&["attention"])]);
 
     /// Width of the feed-forward network of fusion, in multiples of H.
     FUSION_FEED_FORWARD: usize = setting("model.fusion_feed_forward", DEPTH, "4")
-        .field("fusion.feed_forward")
         .only(&[WithLstms, FUSION.is(&["attention"])]);
 
     /// Encoder before graph attention. `lstm`: an LSTM for each timeframe. `none`: the last bar
     /// itself. `auto`: `lstm` for bars, `none` for a file of graphs.
-    ENCODER: Option<Encoder> = auto_or_choice("model.encoder").field("encoder").only(&[WithGraphs]);
+    ENCODER: Option<Encoder> = auto_or_choice("model.encoder").only(&[WithGraphs]);
 
     /// File of graphs over the instruments, from `megabatch graph build`. A sample is then all
     /// instruments at one time. `none` if `data.path` is a file of graphs.
-    GRAPH: Option<PathBuf> = setting("model.graph", or("none", &Kind::Text), "none").field("graph");
+    GRAPH: Option<PathBuf> = setting("model.graph", or("none", &Kind::Text), "none");
 
     /// Scores of neighbours. `gat`: "Graph attention networks" (2018). `gatv2`: "How attentive are
     /// graph attention networks?" (2022).
     GRAPH_ATTENTION: AttentionKind = choice("model.graph_attention", "gat")
-        .field("graph.kind")
         .only(&[WithGraphAttention]);
 
     /// Layers of graph attention; 0 for none.
     GRAPH_LAYERS: usize = setting("model.graph_layers", Kind::Count { min: 0, max: 64 }, "2")
-        .field("graph.layers")
         .only(&[WithGraphs]);
 
     /// Heads of each layer of graph attention.
     GRAPH_HEADS: usize = setting("model.graph_heads", WIDTH, "4")
-        .field("graph.heads")
         .only(&[WithGraphAttention]);
 
     /// Units of each head.
     GRAPH_HIDDEN: usize = setting("model.graph_hidden", WIDTH, "16")
-        .field("graph.hidden")
         .only(&[WithGraphAttention]);
 
     /// Output layer. `linear`: a linear head on the last attention layer. `attention`: the last
     /// attention layer itself, averaged over its heads.
     GRAPH_OUTPUT: GraphOutput = choice("model.graph_output", "linear")
-        .field("graph.output")
         .only(&[WithGraphAttention]);
 
     /// Heads of the output layer.
     GRAPH_OUTPUT_HEADS: usize = setting("model.graph_output_heads", WIDTH, "1")
-        .field("graph.output_heads")
         .only(&[WithGraphAttention, GRAPH_OUTPUT.is(&["attention"])]);
 
     /// Activation between layers of graph attention.
     GRAPH_ACTIVATION: GraphActivation = choice("model.graph_activation", "elu")
-        .field("graph.activation")
         .only(&[WithGraphAttention]);
 
     /// Each layer adds a linear map of its input to its output.
     GRAPH_RESIDUAL: bool = setting("model.graph_residual", Kind::Bool, "false")
-        .field("graph.residual")
         .only(&[WithGraphAttention]);
 
     /// Each node attends to itself once; self-loops of the graph are ignored.
     GRAPH_SELF_LOOPS: bool = setting("model.graph_self_loops", Kind::Bool, "true")
-        .field("graph.self_loops")
         .only(&[WithGraphAttention]);
 
     /// Attention uses weights and attributes of edges.
     GRAPH_EDGE_ATTRIBUTES: bool = setting("model.graph_edge_attributes", Kind::Bool, "true")
-        .field("edge_attributes")
         .only(&[WithGraphAttention]);
 
     /// Dropout rate of the inputs of graph attention layers.
     GRAPH_DROPOUT: f32 = setting("model.graph_dropout", Kind::Probability, "0")
-        .field("graph.dropout")
         .only(&[WithGraphAttention]);
 
     /// Dropout rate of the attention weights.
     GRAPH_ATTENTION_DROPOUT: f32 = setting("model.graph_attention_dropout", Kind::Probability, "0")
-        .field("graph.attention_dropout")
         .only(&[WithGraphAttention]);
 
     /// Level of the predictions. `node`: each node. `mean`, `sum`, `max`: each graph, pooled over
     /// its nodes. `auto`: `mean` if targets belong to graphs, else `node`.
-    READOUT: Option<Readout> = auto_or_choice("model.readout").field("readout").only(&[WithGraphs]);
+    READOUT: Option<Readout> = auto_or_choice("model.readout").only(&[WithGraphs]);
 }

@@ -21,21 +21,11 @@ pub(crate) struct Key {
     pub(crate) doc: &'static str,
     /// Conditions under which it acts, all of them; none for a key that always does.
     pub(crate) conditions: &'static [Condition],
-    /// Path of the trainer's field that it decides, or of the model's; empty for none.
-    pub(crate) field: &'static str,
     /// Sets the field, if the value is the field's.
     pub(crate) assign: Option<fn(&Config, &mut trainer::Config)>,
     /// True for a value that the setting can be read from.
     #[cfg(test)]
     pub(crate) is_readable: fn(&Value) -> bool,
-}
-
-impl Key {
-    /// The field's path, as nn and the trainer name it in errors: nn's begin inside its
-    /// configuration of a model.
-    pub(crate) fn model_or_trainer_field(&self) -> &'static str {
-        self.field.strip_prefix("model.").unwrap_or(self.field)
-    }
 }
 
 /// A setting with values of type `T`.
@@ -44,7 +34,7 @@ pub(crate) struct Setting<T> {
     value: PhantomData<fn() -> T>,
 }
 
-/// A setting without documentation, conditions and a field.
+/// A setting without documentation and conditions, which is no field.
 pub(super) const fn setting<T: Read>(path: &'static str, kind: Kind, default: &'static str) -> Setting<T> {
     let key = Key {
         path,
@@ -52,7 +42,6 @@ pub(super) const fn setting<T: Read>(path: &'static str, kind: Kind, default: &'
         default,
         doc: "",
         conditions: &[],
-        field: "",
         assign: None,
         #[cfg(test)]
         is_readable: |value| T::read(value).is_some(),
@@ -77,15 +66,8 @@ impl<T> Setting<T> {
         self
     }
 
-    /// The setting with the field that it decides, alone or with others.
-    pub(super) const fn field(mut self, path: &'static str) -> Self {
-        self.key.field = path;
-        self
-    }
-
-    /// The setting with the field whose value it is.
-    pub(super) const fn assigned(mut self, path: &'static str, assign: fn(&Config, &mut trainer::Config)) -> Self {
-        self.key.field = path;
+    /// The setting as a field, whose value `assign` makes it.
+    pub(super) const fn assigned(mut self, assign: fn(&Config, &mut trainer::Config)) -> Self {
         self.key.assign = Some(assign);
         self
     }
@@ -115,7 +97,7 @@ macro_rules! settings {
         $(
             pub(crate) static $name: Setting<$type> = $setting
                 .documented(concat!($($doc),+))
-                $(.assigned(stringify!($($field).+), |config, training| training.$($field).+ = config.get(&$name)))?;
+                $(.assigned(|config, training| training.$($field).+ = config.get(&$name)))?;
         )+
 
         pub(super) static KEYS: &[&Key] = &[$(&$name.key),+];

@@ -21,7 +21,7 @@ settings! {
 
     /// Learning-rate schedule after the warm-up. `cosine`: half a cosine down to `training.lr_min`
     /// at the last step. `one_cycle`: PyTorch's OneCycleLR, without other warm-up.
-    LR_SCHEDULE: LrCurve = choice("training.lr_schedule", "constant").field("lr_schedule.kind");
+    LR_SCHEDULE: LrCurve = choice("training.lr_schedule", "constant");
 
     /// Steps of linear warm-up to `training.lr`.
     WARMUP_STEPS: u64 => lr_schedule.warmup_steps = setting("training.warmup_steps", COUNT_OR_ZERO, "0");
@@ -32,17 +32,14 @@ settings! {
 
     /// Share of the steps in which `one_cycle` rises.
     PCT_START: f64 = setting("training.pct_start", Kind::Probability, "0.3")
-        .field("lr_schedule.one_cycle.pct_start")
         .only(&[LR_SCHEDULE.is(&["one_cycle"])]);
 
     /// `one_cycle` starts at `training.lr` divided by this, 1 or more.
     DIV_FACTOR: f64 = setting("training.div_factor", POSITIVE, "25")
-        .field("lr_schedule.one_cycle.div_factor")
         .only(&[LR_SCHEDULE.is(&["one_cycle"])]);
 
     /// `one_cycle` ends at its first rate divided by this, 1 or more.
     FINAL_DIV_FACTOR: f64 = setting("training.final_div_factor", POSITIVE, "10000")
-        .field("lr_schedule.one_cycle.final_div_factor")
         .only(&[LR_SCHEDULE.is(&["one_cycle"])]);
 
     /// Decay of Adam's running mean of the gradients.
@@ -68,43 +65,38 @@ settings! {
     /// classes by `training.thresholds` or `training.classes`, or class probabilities of graphs.
     /// `rank_pairwise` (RankNet), `rank_listwise` (ListNet): order of the nodes of a graph. `auto`:
     /// `cross_entropy` for graphs with class labels, else `mse`.
-    LOSS: Option<LossKind> = auto_or_choice("training.loss").field("loss").only(&[TASKS.is(&["none"])]);
+    LOSS: Option<LossKind> = auto_or_choice("training.loss").only(&[TASKS.is(&["none"])]);
 
     /// Error at which the loss becomes linear, in the unit of the targets as they are scaled.
     HUBER_DELTA: f64 = setting("training.huber_delta", POSITIVE, "1.0")
-        .field("loss.delta")
         .only(&[TASKS.is(&["none"]), LOSS.is(&["huber"])]);
 
     /// Predicted quantiles. RMSE, MAE and direction accuracy use the one nearest to 0.5, the lower
     /// of two.
     QUANTILE: Ascending = setting("training.quantile", Kind::Levels, "0.5")
-        .field("loss.levels")
         .only(&[TASKS.is(&["none"]), LOSS.is(&["quantile"])]);
 
     /// Boundaries between classes, in the unit of the targets: [-5, 5] makes class 0 up to -5,
     /// class 1 up to 5, class 2 above.
     THRESHOLDS: Option<Ascending> = setting("training.thresholds", or("none", &Kind::Ascending), "none")
-        .field("loss.thresholds")
         .only(&[TASKS.is(&["none"]), LOSS.is(&["cross_entropy"])]);
 
     /// Number of classes if targets are class numbers from 0.
     CLASSES: Option<usize> =
         setting("training.classes", or("none", &Kind::Count { min: 2, max: Classes::MAX as u64 }), "none")
-        .field("loss.classes")
         .only(&[TASKS.is(&["none"]), LOSS.is(&["cross_entropy"])]);
 
     /// Divisor of the targets, in their unit. Far below their spread only the best node counts; far
     /// above, nothing is learned. `auto`: their deviation within a graph over the training part;
     /// the run keeps it.
     RANK_TEMPERATURE: Option<f64> = setting("training.rank_temperature", or("auto", &POSITIVE), "auto")
-        .field("loss.temperature")
         .only(&[TASKS.is(&["none"]), LOSS.is(&["rank_listwise"])]);
 
     /// Several losses, each for a range of consecutive targets, in place of `training.loss`: `loss`
     /// (mse, huber, quantile or cross_entropy), its option (`huber_delta`, `quantile`, `classes` or
     /// `thresholds`) and `weight`. The ranges cover all targets. Weights sum to one, or all are
     /// omitted. The objective is the weighted sum of the means over known targets.
-    TASKS: Option<TaskList> = setting("training.tasks", Kind::Tasks, "none").field("loss.tasks");
+    TASKS: Option<TaskList> = setting("training.tasks", Kind::Tasks, "none");
 
     /// Scaling of targets in training. `auto`: each by mean and deviation of its known training
     /// values, for `mse`, `huber` and `quantile`. Losses are those of scaled targets; predictions,
@@ -124,7 +116,6 @@ settings! {
 
     /// Rollbacks, including those before a resume, after which the run ends with exit code 5.
     MAX_ROLLBACKS: u32 = setting("training.max_rollbacks", Kind::Count { min: 1, max: 100 }, "3")
-        .field("divergence.rollbacks_max")
         .only(&[ON_NAN.is(&["rollback"])]);
 
     /// A loss above this multiple of the median of the last 32 steps (at least 8) counts as NaN.
@@ -153,12 +144,10 @@ settings! {
 
     /// Validations without improvement after which the run ends.
     EARLY_STOPPING: Option<u32> = setting("training.early_stopping", or("none", &COUNT), "none")
-        .field("early_stopping.patience")
         .only(&[OnValidation]);
 
     /// Smallest decrease of the validation loss that is an improvement.
     EARLY_STOPPING_MIN_DELTA: f64 = setting("training.early_stopping_min_delta", NOT_NEGATIVE, "0")
-        .field("early_stopping.min_delta")
         .only(&[EARLY_STOPPING.is_not("none")]);
 
     /// Optimizer steps of the run; the same as `--max-steps`.
@@ -168,7 +157,7 @@ settings! {
     /// weights, is fp32. On a CPU bf16 is faster with AMX, or AMD's AVX512_BF16, and not measured
     /// with Arm's BF16; elsewhere it, and fp16 always, imitate a GPU and save no time. `auto`:
     /// fp32, or fp16 with `gpu_optimization.use_amp`. `16-mixed` is fp16, `bf16-mixed` bf16.
-    PRECISION: Option<Precision> = auto_or_choice("training.precision").field("precision");
+    PRECISION: Option<Precision> = auto_or_choice("training.precision");
 
     /// A GPU rounds the fp32 inputs of matrix products to TF32 (11 significant bits); the rest
     /// stays fp32. With bf16 or fp16 it is an error.
@@ -178,10 +167,10 @@ settings! {
     /// same bits, measured once for each GPU and shape and kept in the cache folder
     /// (`XDG_CACHE_HOME` or `~/.cache`). `fast`: the fastest of all, with cuBLASLt if installed;
     /// rounding depends on GPU and measurement.
-    AUTOTUNE: Tuning => tuning = choice("training.autotune", "deterministic").only(&[OnGpus]);
+    AUTOTUNE: Tuning => autotune = choice("training.autotune", "deterministic").only(&[OnGpus]);
 
     /// First loss scale. Powers of two, here and for the factors, keep scaling exact.
-    LOSS_SCALE_INITIAL: f32 => loss_scale.initial_scale =
+    LOSS_SCALE_INITIAL: f32 => loss_scale.initial =
         setting("training.loss_scale_initial", POSITIVE, "65536")
         .only(&[WithFp16]);
 
@@ -206,11 +195,11 @@ settings! {
         .only(&[WithFp16]);
 
     /// Smallest loss scale. An overflow at it counts as NaN (`training.on_nan`).
-    LOSS_SCALE_FLOOR: f32 => loss_scale.min_scale = setting("training.loss_scale_floor", POSITIVE, "1")
+    LOSS_SCALE_FLOOR: f32 => loss_scale.floor = setting("training.loss_scale_floor", POSITIVE, "1")
         .only(&[WithFp16]);
 
     /// Largest loss scale.
-    LOSS_SCALE_CEILING: f32 => loss_scale.max_scale =
+    LOSS_SCALE_CEILING: f32 => loss_scale.ceiling =
         setting("training.loss_scale_ceiling", POSITIVE, "16777216")
         .only(&[WithFp16]);
 
@@ -228,8 +217,7 @@ settings! {
     /// Consecutive samples that stay together when the order is shuffled; 1 for a full shuffle,
     /// `batch` for those of an optimizer step. `auto`: 1 for graphs of a file and windows that do
     /// not overlap, else `batch`. The run keeps it.
-    RUN_LENGTH: RunLength = setting("training.run_length", or("auto", &or("batch", &COUNT)), "auto")
-        .field("run_length");
+    RUN_LENGTH: RunLength = setting("training.run_length", or("auto", &or("batch", &COUNT)), "auto");
 
     /// Seed of the initial weights and of the order of samples.
     SEED: u64 => seed = setting("training.seed", COUNT_OR_ZERO, "0");
@@ -252,5 +240,5 @@ settings! {
     PROFILE: bool => profile = setting("training.profile", Kind::Bool, "false");
 
     /// Threads that compute. Any number gives the same bits.
-    THREADS: Option<usize> = setting("training.threads", or("all", &THREAD_COUNT), "all").field("threads");
+    THREADS: Option<usize> = setting("training.threads", or("all", &THREAD_COUNT), "all");
 }

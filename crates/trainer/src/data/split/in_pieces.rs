@@ -91,7 +91,7 @@ fn part_at(time_ns: i64, starts_ns: [i64; 2]) -> usize {
 }
 
 fn part_without_samples(part: &'static str, before: usize, after: usize) -> Error {
-    let advice = "give it a larger fraction of `fractions`, shorten the windows, set `purge`, or add data";
+    let advice = "give it a larger fraction of `split`, shorten the windows, set `purge`, or add data";
     Error::NothingLeft { part, before, after, advice }
 }
 

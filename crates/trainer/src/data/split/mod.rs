@@ -137,7 +137,7 @@ fn check(fractions: SplitFractions) -> Result<()> {
     let in_range = train > 0.0 && all.iter().all(|share| (0.0..=1.0).contains(share));
     if !in_range || (all.iter().sum::<f64>() - 1.0).abs() > 1e-6 {
         let value = format!("{train}, {validation}, {test}");
-        return Err(Error::setting("fractions", &value, "fractions from 0 to 1 that sum to 1, training above 0"));
+        return Err(Error::setting("split", &value, "fractions from 0 to 1 that sum to 1, training above 0"));
     }
     Ok(())
 }

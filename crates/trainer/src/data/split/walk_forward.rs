@@ -84,7 +84,8 @@ pub fn walk_forward(
         ("test", fractions.test, [counts[2], testing.len()]),
     ] {
         if fraction > 0.0 && after == 0 {
-            let advice = "give it a larger fraction of `fractions`, use fewer folds or shorter windows, set `purge`, or add data";
+            let advice =
+                "give it a larger fraction of `split`, use fewer folds or shorter windows, set `purge`, or add data";
             return Err(Error::NothingLeft { part, before, after, advice });
         }
     }
@@ -102,17 +103,21 @@ pub fn walk_forward(
 impl WalkForward {
     fn check(&self, fractions: SplitFractions, fold: usize) -> Result<()> {
         if self.folds == 0 {
-            return Err(Error::setting("walk_forward.folds", &0, "1 fold or more"));
+            return Err(Error::setting("walk_forward", &0, "1 fold or more"));
         }
         if fold >= self.folds {
-            return Err(Error::setting("fold + 1", &(fold + 1), "a fold from 1 to `walk_forward.folds`, their number"));
+            return Err(Error::setting(
+                "walk_forward_number",
+                &(fold + 1),
+                "a fold from 1 to `walk_forward`, their number",
+            ));
         }
         if !(0.0..1.0).contains(&self.overlap) {
-            return Err(Error::setting("walk_forward.overlap", &self.overlap, "a share from 0 to below 1"));
+            return Err(Error::setting("walk_forward_overlap", &self.overlap, "a share from 0 to below 1"));
         }
         if fractions.test <= 0.0 {
             return Err(Error::setting(
-                "fractions",
+                "split",
                 &"0 for the test",
                 "a third share above 0, which the folds go through",
             ));
@@ -254,11 +259,11 @@ mod tests {
         let (expanding, no_test) =
             (TrainingWindow::Expanding, SplitFractions { train: 0.8, validation: 0.2, test: 0.0 });
         for (walk, fold, fractions, expected) in [
-            (walk(0, expanding, 0.0), 0, SHARES, "`walk_forward.folds` is 0"),
-            (walk(3, expanding, 0.0), 3, SHARES, "`fold + 1` is 4"),
-            (walk(3, expanding, 1.0), 0, SHARES, "`walk_forward.overlap` is 1"),
-            (walk(3, expanding, f64::NAN), 0, SHARES, "`walk_forward.overlap` is NaN"),
-            (walk(3, expanding, 0.0), 0, no_test, "`fractions` is 0 for the test"),
+            (walk(0, expanding, 0.0), 0, SHARES, "`walk_forward` is 0"),
+            (walk(3, expanding, 0.0), 3, SHARES, "`walk_forward_number` is 4"),
+            (walk(3, expanding, 1.0), 0, SHARES, "`walk_forward_overlap` is 1"),
+            (walk(3, expanding, f64::NAN), 0, SHARES, "`walk_forward_overlap` is NaN"),
+            (walk(3, expanding, 0.0), 0, no_test, "`split` is 0 for the test"),
             (
                 walk(3, expanding, 0.0),
                 0,

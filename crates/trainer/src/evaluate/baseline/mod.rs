@@ -90,7 +90,7 @@ impl Baselines {
     ) -> Result<Self> {
         let Selection { samples, indices } = training;
         if indices.is_empty() {
-            let advice = "the baselines are fitted on the training samples; give them a fraction in `fractions`";
+            let advice = "the baselines are fitted on the training samples; give them a fraction in `split`";
             return Err(Error::NothingLeft { part: "training", before: 0, after: 0, advice });
         }
         let fitting = Fitting { device, training, readout, progress };

@@ -48,7 +48,8 @@ pub struct RunSettings {
     /// Samples computed at once.
     pub batch_size: usize,
     /// Batches of an optimizer step.
-    pub accumulation_steps: usize,
+    #[serde(rename = "accumulation_steps")]
+    pub gradient_accumulation_steps: usize,
     /// Samples in a run.
     pub run_length: usize,
     /// Treatment of samples at an epoch's end that do not fill a step.
@@ -74,7 +75,8 @@ pub struct RunSettings {
     /// True if a GPU rounds what products read in fp32.
     pub tf32: bool,
     /// Which kernels a GPU's operations take.
-    pub tuning: Tuning,
+    #[serde(rename = "tuning")]
+    pub autotune: Tuning,
     /// Settings of the loss scale, in fp16.
     pub loss_scale: ScalerConfig,
     /// True if samples have weights.
@@ -85,7 +87,7 @@ pub struct RunSettings {
 /// A setting that a resumed run has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedSetting {
-    /// Path of the field, one of [`FIELDS`](crate::error::FIELDS).
+    /// Its name, one of [`FIELDS`](crate::error::FIELDS).
     pub setting: &'static str,
     /// Its value in the checkpoint.
     pub before: String,
@@ -99,7 +101,7 @@ impl fmt::Display for ChangedSetting {
     }
 }
 
-/// Paths of fields and their values.
+/// Names of settings, or words, and their values.
 type Settings = Vec<(&'static str, String)>;
 
 impl RunSettings {
@@ -114,7 +116,7 @@ impl RunSettings {
             clip_norm,
             loss,
             batch_size,
-            accumulation_steps,
+            gradient_accumulation_steps,
             // As `run_samples`.
             run_length: _,
             last_batch,
@@ -125,7 +127,7 @@ impl RunSettings {
             validation_samples: _,
             precision,
             tf32,
-            tuning,
+            autotune,
             loss_scale,
             // As `is_weighted`.
             sample_weights: _,
@@ -152,7 +154,7 @@ impl RunSettings {
             validation_samples: config.evaluated(run.validation).len(),
             seed: *seed,
             batch_size: *batch_size,
-            accumulation_steps: *accumulation_steps,
+            gradient_accumulation_steps: *gradient_accumulation_steps,
             run_length: config.run_samples(),
             last_batch: *last_batch,
             optimizer: *optimizer,
@@ -165,7 +167,7 @@ impl RunSettings {
             loss_on: *loss_on,
             precision: *precision,
             tf32: *tf32,
-            tuning: *tuning,
+            autotune: *autotune,
             loss_scale: *loss_scale,
             is_weighted: config.is_weighted(run.samples),
         }
@@ -192,7 +194,7 @@ impl RunSettings {
             validation_samples,
             seed,
             batch_size,
-            accumulation_steps,
+            gradient_accumulation_steps,
             run_length,
             last_batch,
             optimizer,
@@ -205,7 +207,7 @@ impl RunSettings {
             loss_on,
             precision,
             tf32,
-            tuning,
+            autotune,
             loss_scale,
             is_weighted,
         } = self;
@@ -219,7 +221,7 @@ impl RunSettings {
             pooling,
             fusion,
             graph,
-            edge_attributes,
+            graph_edge_attributes,
             readout,
             // As the loss.
             outputs_per_target: _,
@@ -227,7 +229,7 @@ impl RunSettings {
         } = model;
         let OptimizerConfig { kind, lr, weight_decay, beta1, beta2, epsilon } = optimizer;
         let mut fixed = vec![
-            ("shape", shape.to_string()),
+            ("the shape of the samples", shape.to_string()),
             ("encoder", encoder.name().to_owned()),
             ("cell", cell.name().to_owned()),
             ("hidden", hidden.to_string()),
@@ -238,21 +240,21 @@ impl RunSettings {
             ("fusion", fusion.to_string()),
             ("readout", readout.map_or("none".to_owned(), |readout| lower(&readout))),
             ("graph", if graph.is_some() { "attention" } else { "none" }.to_owned()),
-            ("edge_attributes", edge_attributes.to_string()),
-            ("train_samples", train_samples.to_string()),
-            ("validation_samples", validation_samples.to_string()),
+            ("graph_edge_attributes", graph_edge_attributes.to_string()),
+            ("`split` (training samples)", train_samples.to_string()),
+            ("`split` or `validation_samples` (samples of a validation)", validation_samples.to_string()),
             ("seed", seed.to_string()),
             ("batch_size", batch_size.to_string()),
-            ("accumulation_steps", accumulation_steps.to_string()),
+            ("gradient_accumulation_steps", gradient_accumulation_steps.to_string()),
             ("run_length", run_length.to_string()),
-            ("last_batch", lower(last_batch)),
-            ("optimizer.kind", lower(kind)),
-            ("optimizer.beta1", beta1.to_string()),
-            ("optimizer.beta2", beta2.to_string()),
-            ("optimizer.epsilon", epsilon.to_string()),
+            ("the treatment of the last batch", lower(last_batch)),
+            ("optimizer", lower(kind)),
+            ("beta1", beta1.to_string()),
+            ("beta2", beta2.to_string()),
+            ("epsilon", epsilon.to_string()),
             ("loss", loss.name().to_owned()),
-            ("lr_schedule.kind", lr_schedule.kind.name().to_owned()),
-            ("lr_schedule.warmup_steps", lr_schedule.warmup_steps.to_string()),
+            ("lr_schedule", lr_schedule.kind.name().to_owned()),
+            ("warmup_steps", lr_schedule.warmup_steps.to_string()),
             ("carry_state", carry_state.to_string()),
             ("loss_on", loss_on.name().to_owned()),
         ];
@@ -261,10 +263,10 @@ impl RunSettings {
         let mut free = vec![
             ("precision", precision.to_string()),
             ("tf32", tf32.to_string()),
-            ("tuning", lower(tuning)),
+            ("autotune", lower(autotune)),
             ("sample_weights", if *is_weighted { "auto" } else { "none" }.to_owned()),
-            ("optimizer.lr", lr.to_string()),
-            ("optimizer.weight_decay", weight_decay.to_string()),
+            ("lr", lr.to_string()),
+            ("weight_decay", weight_decay.to_string()),
             ("clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),
             ("dropout", dropout.to_string()),
         ];
@@ -283,23 +285,15 @@ impl RunSettings {
 
 /// Settings of the loss scale from now on; its value is in the checkpoint.
 fn loss_scale_settings(scale: &ScalerConfig) -> Settings {
-    let ScalerConfig {
-        initial_scale,
-        growth_factor,
-        backoff_factor,
-        growth_interval,
-        hysteresis,
-        min_scale,
-        max_scale,
-    } = scale;
+    let ScalerConfig { initial, growth_factor, backoff_factor, growth_interval, hysteresis, floor, ceiling } = scale;
     vec![
-        ("loss_scale.initial_scale", initial_scale.to_string()),
-        ("loss_scale.growth_factor", growth_factor.to_string()),
-        ("loss_scale.backoff_factor", backoff_factor.to_string()),
-        ("loss_scale.growth_interval", growth_interval.to_string()),
-        ("loss_scale.hysteresis", hysteresis.to_string()),
-        ("loss_scale.min_scale", min_scale.to_string()),
-        ("loss_scale.max_scale", max_scale.to_string()),
+        ("loss_scale_initial", initial.to_string()),
+        ("loss_scale_growth_factor", growth_factor.to_string()),
+        ("loss_scale_backoff_factor", backoff_factor.to_string()),
+        ("loss_scale_growth_interval", growth_interval.to_string()),
+        ("loss_scale_hysteresis", hysteresis.to_string()),
+        ("loss_scale_floor", floor.to_string()),
+        ("loss_scale_ceiling", ceiling.to_string()),
     ]
 }
 
@@ -307,15 +301,14 @@ fn loss_scale_settings(scale: &ScalerConfig) -> Settings {
 fn curve_settings(LrSchedule { kind, warmup_steps: _, lr_min }: &LrSchedule, steps: u64) -> Settings {
     let mut settings = match kind {
         LrScheduleKind::Constant => return Vec::new(),
-        LrScheduleKind::Cosine => vec![("lr_schedule.lr_min", lr_min.to_string())],
+        LrScheduleKind::Cosine => vec![("lr_min", lr_min.to_string())],
         LrScheduleKind::OneCycle(OneCycle { pct_start, div_factor, final_div_factor }) => vec![
-            ("lr_schedule.one_cycle.pct_start", pct_start.to_string()),
-            ("lr_schedule.one_cycle.div_factor", div_factor.to_string()),
-            ("lr_schedule.one_cycle.final_div_factor", final_div_factor.to_string()),
+            ("pct_start", pct_start.to_string()),
+            ("div_factor", div_factor.to_string()),
+            ("final_div_factor", final_div_factor.to_string()),
         ],
     };
-    // The curve is drawn over them.
-    settings.push(("steps", steps.to_string()));
+    settings.push(("`epochs` or `max_steps` (steps that the learning rate's curve is drawn over)", steps.to_string()));
     settings
 }
 
@@ -323,7 +316,7 @@ fn curve_settings(LrSchedule { kind, warmup_steps: _, lr_min }: &LrSchedule, ste
 fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
     // Every field by name, here too.
     let GraphConfig {
-        kind,
+        attention,
         layers,
         heads,
         hidden,
@@ -337,18 +330,18 @@ fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
         self_loops,
     } = graph;
     let fixed = vec![
-        ("graph.kind", lower(kind)),
-        ("graph.layers", layers.to_string()),
-        ("graph.heads", heads.to_string()),
-        ("graph.hidden", hidden.to_string()),
-        ("graph.output", lower(output)),
-        ("graph.output_heads", output_heads.to_string()),
-        ("graph.activation", lower(activation)),
-        ("graph.residual", residual.to_string()),
-        ("graph.negative_slope", negative_slope.to_string()),
-        ("graph.self_loops", self_loops.to_string()),
+        ("graph_attention", lower(attention)),
+        ("graph_layers", layers.to_string()),
+        ("graph_heads", heads.to_string()),
+        ("graph_hidden", hidden.to_string()),
+        ("graph_output", lower(output)),
+        ("graph_output_heads", output_heads.to_string()),
+        ("graph_activation", lower(activation)),
+        ("graph_residual", residual.to_string()),
+        ("the negative slope of graph attention", negative_slope.to_string()),
+        ("graph_self_loops", self_loops.to_string()),
     ];
-    let free = vec![("graph.dropout", dropout.to_string()), ("graph.attention_dropout", attention_dropout.to_string())];
+    let free = vec![("graph_dropout", dropout.to_string()), ("graph_attention_dropout", attention_dropout.to_string())];
     (fixed, free)
 }
 

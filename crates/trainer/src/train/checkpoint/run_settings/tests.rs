@@ -15,7 +15,7 @@ fn settings() -> RunSettings {
         validation_samples: 10,
         seed: 11,
         batch_size: 8,
-        accumulation_steps: 1,
+        gradient_accumulation_steps: 1,
         run_length: 8,
         last_batch: LastBatch::Keep,
         optimizer: OptimizerConfig::default(),
@@ -28,7 +28,7 @@ fn settings() -> RunSettings {
         loss_on: LossOn::EveryStep,
         precision: Precision::Fp32,
         tf32: false,
-        tuning: Tuning::Deterministic,
+        autotune: Tuning::Deterministic,
         loss_scale: ScalerConfig::default(),
         is_weighted: false,
     }
@@ -39,30 +39,36 @@ type Change = (fn(&mut RunSettings), &'static str);
 #[test]
 fn what_gives_a_checkpoint_its_meaning_must_match() {
     let changes: [Change; 25] = [
-        (|run| run.shape.outputs = 3, "`shape` M1 [6, 3], targets [2], but this run has M1 [6, 3], targets [3];"),
+        (
+            |run| run.shape.outputs = 3,
+            "the shape of the samples M1 [6, 3], targets [2], but this run has M1 [6, 3], targets [3];",
+        ),
         (|run| run.model.hidden = 6, "`hidden` 5, but this run has 6;"),
         (|run| run.model.layers = 1, "`layers` 2, but this run has 1;"),
         (|run| run.model.bias = false, "`bias` true, but this run has false;"),
-        (|run| run.train_samples = 91, "`train_samples` 90, but this run has 91;"),
-        (|run| run.validation_samples = 0, "`validation_samples` 10, but this run has 0;"),
+        (|run| run.train_samples = 91, "`split` (training samples) 90, but this run has 91;"),
+        (
+            |run| run.validation_samples = 0,
+            "`split` or `validation_samples` (samples of a validation) 10, but this run has 0;",
+        ),
         (|run| run.seed = 12, "`seed` 11, but this run has 12;"),
         (|run| run.batch_size = 4, "`batch_size` 8, but this run has 4;"),
-        (|run| run.accumulation_steps = 2, "`accumulation_steps` 1, but this run has 2;"),
+        (|run| run.gradient_accumulation_steps = 2, "`gradient_accumulation_steps` 1, but this run has 2;"),
         (|run| run.run_length = 1, "`run_length` 8, but this run has 1;"),
-        (|run| run.last_batch = LastBatch::Drop, "`last_batch` keep, but this run has drop;"),
-        (|run| run.optimizer.kind = OptimizerKind::Sgd, "`optimizer.kind` adamw, but this run has sgd;"),
-        (|run| run.optimizer.beta1 = 0.8, "`optimizer.beta1` 0.9, but this run has 0.8;"),
-        (|run| run.optimizer.beta2 = 0.9, "`optimizer.beta2` 0.999, but this run has 0.9;"),
-        (|run| run.optimizer.epsilon = 1e-6, "`optimizer.epsilon` 0.00000001, but this run has 0.000001;"),
+        (|run| run.last_batch = LastBatch::Drop, "the treatment of the last batch keep, but this run has drop;"),
+        (|run| run.optimizer.kind = OptimizerKind::Sgd, "`optimizer` adamw, but this run has sgd;"),
+        (|run| run.optimizer.beta1 = 0.8, "`beta1` 0.9, but this run has 0.8;"),
+        (|run| run.optimizer.beta2 = 0.9, "`beta2` 0.999, but this run has 0.9;"),
+        (|run| run.optimizer.epsilon = 1e-6, "`epsilon` 0.00000001, but this run has 0.000001;"),
         (|run| run.loss = Loss::Mse, "`loss` huber, but this run has mse;"),
-        (|run| run.loss = Loss::Huber { delta: 1.25 }, "`loss.delta` 1.5, but this run has 1.25;"),
+        (|run| run.loss = Loss::Huber { delta: 1.25 }, "`huber_delta` 1.5, but this run has 1.25;"),
+        (|run| run.lr_schedule.kind = LrScheduleKind::Constant, "`lr_schedule` cosine, but this run has constant;"),
+        (|run| run.lr_schedule.warmup_steps = 0, "`warmup_steps` 3, but this run has 0;"),
+        (|run| run.lr_schedule.lr_min = 0.0, "`lr_min` 0.00001, but this run has 0;"),
         (
-            |run| run.lr_schedule.kind = LrScheduleKind::Constant,
-            "`lr_schedule.kind` cosine, but this run has constant;",
+            |run| run.steps = 30,
+            "`epochs` or `max_steps` (steps that the learning rate's curve is drawn over) 20, but this run has 30;",
         ),
-        (|run| run.lr_schedule.warmup_steps = 0, "`lr_schedule.warmup_steps` 3, but this run has 0;"),
-        (|run| run.lr_schedule.lr_min = 0.0, "`lr_schedule.lr_min` 0.00001, but this run has 0;"),
-        (|run| run.steps = 30, "`steps` 20, but this run has 30;"),
         (|run| run.carry_state = false, "`carry_state` true, but this run has false;"),
         (|run| run.loss_on = LossOn::LastStep, "`loss_on` every_step, but this run has last_step;"),
         (|run| run.model.cell = Cell::Gru, "`cell` lstm, but this run has gru;"),
@@ -89,16 +95,13 @@ fn the_shape_of_a_cycle_and_the_level_of_a_quantile_must_match() {
     let before = cycle(|_| {}, 20);
     assert_eq!(before.lr_schedule.kind, kind);
     for (now, expected) in [
-        (cycle(|cycle| cycle.pct_start = 0.5, 20), "`lr_schedule.one_cycle.pct_start` 0.3, but this run has 0.5;"),
-        (cycle(|cycle| cycle.div_factor = 10.0, 20), "`lr_schedule.one_cycle.div_factor` 25, but this run has 10;"),
-        (
-            cycle(|cycle| cycle.final_div_factor = 10.0, 20),
-            "`lr_schedule.one_cycle.final_div_factor` 10000, but this run has 10;",
-        ),
-        (cycle(|_| {}, 21), "`steps`"),
+        (cycle(|cycle| cycle.pct_start = 0.5, 20), "`pct_start` 0.3, but this run has 0.5;"),
+        (cycle(|cycle| cycle.div_factor = 10.0, 20), "`div_factor` 25, but this run has 10;"),
+        (cycle(|cycle| cycle.final_div_factor = 10.0, 20), "`final_div_factor` 10000, but this run has 10;"),
+        (cycle(|_| {}, 21), "`epochs` or `max_steps`"),
         (
             RunSettings { loss: Loss::Quantile { levels: Ascending::one(0.5) }, ..before.clone() },
-            "`loss.levels` 0.9, but this run has 0.5;",
+            "`quantile` 0.9, but this run has 0.5;",
         ),
     ] {
         let error = before.compare(Path::new("step"), &now).unwrap_err().to_string();
@@ -132,18 +135,18 @@ fn attention_that_scores_otherwise_is_refused() {
     };
     let before = graph(|_| {});
     let changes = [
-        (graph(|graph| graph.kind = AttentionKind::GatV2), "`graph.kind` gat, but this run has gatv2;"),
-        (graph(|graph| graph.heads = 2), "`graph.heads` 4, but this run has 2;"),
-        (graph(|graph| graph.negative_slope = 0.1), "`graph.negative_slope` 0.2, but this run has 0.1;"),
+        (graph(|graph| graph.attention = AttentionKind::GatV2), "`graph_attention` gat, but this run has gatv2;"),
+        (graph(|graph| graph.heads = 2), "`graph_heads` 4, but this run has 2;"),
+        (graph(|graph| graph.negative_slope = 0.1), "the negative slope of graph attention 0.2, but this run has 0.1;"),
     ];
     for (changed, expected) in changes {
         let error = before.compare(Path::new("step"), &changed).unwrap_err().to_string();
         assert!(error.starts_with(&format!("step: made with {expected}")), "{error}");
     }
     let mut now = before.clone();
-    now.model.edge_attributes = 2;
+    now.model.graph_edge_attributes = 2;
     let error = before.compare(Path::new("step"), &now).unwrap_err().to_string();
-    assert!(error.starts_with("step: made with `edge_attributes` 0, but this run has 2;"), "{error}");
+    assert!(error.starts_with("step: made with `graph_edge_attributes` 0, but this run has 2;"), "{error}");
 }
 
 #[test]
@@ -151,9 +154,9 @@ fn how_the_next_steps_are_made_may_be_changed_and_is_told() {
     let changes: [Change; 7] = [
         (|run| run.precision = Precision::Bf16, "`precision` is bf16, it was fp32"),
         (|run| run.tf32 = true, "`tf32` is true, it was false"),
-        (|run| run.tuning = Tuning::Fast, "`tuning` is fast, it was deterministic"),
-        (|run| run.optimizer.lr = 1e-4, "`optimizer.lr` is 0.0001, it was 0.001"),
-        (|run| run.optimizer.weight_decay = 0.0, "`optimizer.weight_decay` is 0, it was 0.01"),
+        (|run| run.autotune = Tuning::Fast, "`autotune` is fast, it was deterministic"),
+        (|run| run.optimizer.lr = 1e-4, "`lr` is 0.0001, it was 0.001"),
+        (|run| run.optimizer.weight_decay = 0.0, "`weight_decay` is 0, it was 0.01"),
         (|run| run.clip_norm = None, "`clip_norm` is none, it was 1"),
         (|run| run.dropout = 0.25, "`dropout` is 0.25, it was 0.1"),
     ];
@@ -169,7 +172,7 @@ fn how_the_next_steps_are_made_may_be_changed_and_is_told() {
 #[test]
 fn how_the_loss_scale_changes_is_told_where_there_is_one() {
     let with = |precision, growth_interval| {
-        let loss_scale = ScalerConfig { growth_interval, min_scale: 2.0, ..ScalerConfig::default() };
+        let loss_scale = ScalerConfig { growth_interval, floor: 2.0, ..ScalerConfig::default() };
         RunSettings { precision, loss_scale, ..settings() }
     };
     let told = |before: &RunSettings, now: &RunSettings| {
@@ -177,9 +180,9 @@ fn how_the_loss_scale_changes_is_told_where_there_is_one() {
         changed.iter().map(ToString::to_string).collect::<Vec<_>>()
     };
     let fp16 = with(Precision::Fp16, 10);
-    let expected = "`loss_scale.growth_interval` is 20, it was 10";
+    let expected = "`loss_scale_growth_interval` is 20, it was 10";
     assert_eq!(told(&fp16, &with(Precision::Fp16, 20)), [expected]);
-    let floor = "`loss_scale.min_scale` is 2, it was 1";
+    let floor = "`loss_scale_floor` is 2, it was 1";
     assert_eq!(
         told(
             &RunSettings {
@@ -201,6 +204,23 @@ fn a_constant_rate_leaves_the_number_of_steps_and_the_lowest_rate_open() {
     let mut now = RunSettings { steps: 30, ..before.clone() };
     now.lr_schedule.lr_min = 0.5;
     assert_eq!(before.compare(Path::new("step"), &now).unwrap(), []);
+}
+
+#[test]
+fn checkpoints_keep_the_names_that_fields_had() {
+    let model = ModelConfig { graph: Some(GraphConfig::default()), ..settings().model };
+    let json = serde_json::to_value(RunSettings { model, ..settings() }).unwrap();
+    for path in [
+        "/accumulation_steps",
+        "/tuning",
+        "/model/edge_attributes",
+        "/model/graph/kind",
+        "/loss_scale/initial_scale",
+        "/loss_scale/min_scale",
+        "/loss_scale/max_scale",
+    ] {
+        assert!(json.pointer(path).is_some(), "{path} in {json}");
+    }
 }
 
 /// Numbers whose shortest decimal form is easily misread by a bit.
