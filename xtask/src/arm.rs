@@ -1,5 +1,5 @@
-//! `cargo xtask arm`: the workspace for AArch64 Linux, built and tested on a machine of another
-//! kind.
+//! `cargo xtask arm`: the workspace for AArch64 Linux, built, tested and disassembled on a machine
+//! of another kind.
 //!
 //! GNU's cross compiler builds HDF5 and links. Tests run under qemu, which emulates the CPU: it
 //! shows bits and counts, never speed. A machine that is AArch64 itself runs `cargo xtask test`.
@@ -10,7 +10,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
+use crate::inner_loops;
 use crate::limits::{self, succeed, succeed_without_limit};
 use crate::nextest::{self, Nextest, Suite};
 use crate::workspace::{Workspace, cargo};
@@ -56,6 +58,28 @@ const TO_BUILD: &[Part] = &[
     },
 ];
 
+const OBJDUMP: &str = "aarch64-linux-gnu-objdump";
+
+const TO_DISASSEMBLE: &[Part] = &[Part {
+    name: "the disassemblers",
+    is_present: || starts("objdump") && starts(OBJDUMP),
+    install: "apt-get install binutils binutils-aarch64-linux-gnu",
+}];
+
+/// Cargo's arguments for the unit tests of the CPU engine: they call every kernel, and need
+/// neither HDF5 nor a CPU that has its instructions.
+const KERNEL_TESTS: &[&str] = &[
+    "test",
+    "--no-run",
+    "--release",
+    "--locked",
+    "--package",
+    "megabatch-nn-cpu",
+    "--lib",
+    "--message-format",
+    "json-render-diagnostics",
+];
+
 /// The C library is the one of a system for AArch64. With the cross compiler's, which `-L` would
 /// name, programs hang at their first thread.
 const TO_RUN: &[Part] = &[
@@ -88,7 +112,7 @@ const TO_EMULATE: &[Part] = &[
     },
 ];
 
-/// `arm check | build [ARGS…] | test [PACKAGE…] [-- FILTER…]`.
+/// `arm check | build [ARGS…] | test [PACKAGE…] [-- FILTER…] | kernels`.
 pub(crate) fn run(args: &[String]) -> Result<()> {
     if cfg!(target_arch = "aarch64") {
         bail!("this machine is AArch64 itself: `cargo xtask test` checks it");
@@ -98,7 +122,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
         Some(("check", [])) => check(&workspace),
         Some(("build", rest)) => build(&workspace, rest),
         Some(("test", rest)) => test(&workspace, rest),
-        _ => bail!("expected `arm check`, `arm build [ARGS…]` or `arm test [PACKAGE…] [-- FILTER…]`"),
+        Some(("kernels", [])) => kernels(&workspace),
+        _ => bail!("expected `arm check`, `arm build [ARGS…]`, `arm test [PACKAGE…] [-- FILTER…]` or `arm kernels`"),
     }
 }
 
@@ -144,6 +169,47 @@ fn test(workspace: &Workspace, args: &[String]) -> Result<()> {
     }
     skipped::report(&record, &[])?;
     outcome
+}
+
+/// Prints the innermost loops of the CPU engine's kernels, for this machine and for AArch64.
+fn kernels(workspace: &Workspace) -> Result<()> {
+    if !cfg!(target_arch = "x86_64") {
+        bail!("kernels for AArch64 are read beside those for x86-64, which this machine is not");
+    }
+    require(TO_BUILD)?;
+    require(TO_DISASSEMBLE)?;
+    let mut for_arm = command(workspace, cargo(&workspace.root, KERNEL_TESTS))?;
+    for_arm.args(["--target", TARGET]);
+    let mut found = inner_loops::kernels(&disassembly(&mut cargo(&workspace.root, KERNEL_TESTS), "objdump")?);
+    found.extend(inner_loops::kernels(&disassembly(&mut for_arm, OBJDUMP)?));
+    print!("{}", inner_loops::table(&found));
+    let missing = inner_loops::missing(&found);
+    if !missing.is_empty() {
+        bail!("no loop of a kernel was found in {}: is it inlined?", missing.join(", "));
+    }
+    Ok(())
+}
+
+/// Machine code of the test program that `build` makes, as `objdump` prints it.
+fn disassembly(build: &mut Command, objdump: &str) -> Result<String> {
+    let built = limits::output(build)?;
+    if !built.status.success() {
+        bail!("{build:?} ended with {}", built.status);
+    }
+    let program = test_program(&String::from_utf8_lossy(&built.stdout)).context("cargo names no test program")?;
+    let mut disassemble = Command::new(objdump);
+    disassemble.args(["--disassemble", "--demangle", "--no-show-raw-insn", &program]);
+    let listing = limits::output(&mut disassemble)?;
+    if !listing.status.success() {
+        bail!("{disassemble:?} ended with {}", listing.status);
+    }
+    Ok(String::from_utf8_lossy(&listing.stdout).into_owned())
+}
+
+/// Path of the program in Cargo's messages, a line of JSON each.
+fn test_program(messages: &str) -> Option<String> {
+    let mut messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    messages.find_map(|message| message["executable"].as_str().map(str::to_owned))
 }
 
 /// Arguments of nextest for `[PACKAGE…] [-- FILTER…]`: a package is named with or without
@@ -335,6 +401,15 @@ mod tests {
         assert!(["CC", "CXX", "AR", "CMAKE_TOOLCHAIN_FILE"].into_iter().all(|name| value(name).is_none()));
         let file = cmake_toolchain(Path::new("/root"));
         assert!(file.ends_with("include(\"/root/scripts/dev-optimisation.cmake\")\n"), "{file}");
+    }
+
+    #[test]
+    fn the_test_program_is_read_off_cargos_messages() {
+        let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n\
+            {\"reason\":\"compiler-artifact\",\"executable\":\"/target/release/deps/kernels-1\"}\n\
+            {\"reason\":\"build-finished\",\"success\":true}\n";
+        assert_eq!(test_program(messages).as_deref(), Some("/target/release/deps/kernels-1"));
+        assert_eq!(test_program("{\"reason\":\"build-finished\",\"success\":true}\n"), None);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod gates;
 mod gpu_check;
 #[cfg(test)]
 mod house;
+mod inner_loops;
 mod instructions;
 mod kernels;
 mod kill;
@@ -69,6 +70,8 @@ cargo xtask COMMAND
   arm test [PACKAGE…] [-- FILTER…]
                   its tests under qemu, or those of packages, such as `nn-cpu`, or whose names have
                   FILTER in them
+  arm kernels     the innermost loops of the CPU engine's kernels for AArch64 and x86-64, in release:
+                  a table of their instructions, multiply-adds and loads, by disassembly
   bench [ARGS…]   criterion regression suite; ARGS go to it, such as a filter
   experiment NAME…
                   whole runs on the public data in $MEGABATCH_DATA, in release: cora, mutag,
