@@ -228,6 +228,31 @@ fn a_driver_that_fails_on_one_rank_ends_the_run_on_all() {
     }
 }
 
+/// The wait for the report of the last step fails, after which nothing is validated or saved.
+#[test]
+fn a_driver_that_fails_in_the_last_step_of_one_rank_ends_the_run_on_all() {
+    let (driver, gpu) = with_kernels();
+    let (samples, train) = (windows(), SampleRanges::from(0..49));
+    let config = Config { max_steps: Some(2), ..shared(&config(Precision::Fp32, 1)) };
+    let ended = ThreadPeers::run(2, &Faults::default(), |peers| {
+        let rank = peers.rank();
+        let device = if rank == 1 { gpu.clone() } else { Device::cpu() };
+        let mut trainer = Trainer::on_gpu(&device, &Device::cpu(), config.clone(), shape()).unwrap();
+        trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
+        let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
+        let outcome = trainer.train(&run, &mut |event| {
+            if let (1, Event::Step(StepEvent { step: 1, .. })) = (rank, event) {
+                driver.fail("cuEventSynchronize", 1, 719);
+            }
+            ControlFlow::Continue(())
+        });
+        Ok::<_, ()>(outcome.unwrap_err())
+    });
+    let [first, second] = &ended[..] else { panic!("two ranks") };
+    assert!(matches!(first, Error::OnRank { rank: 1, .. }), "{first}");
+    assert!(second.to_string().contains("cuEventSynchronize"), "{second}");
+}
+
 #[test]
 fn a_number_that_is_not_finite_on_one_rank_is_named_on_all() {
     let gpu = || Device::cpu();
