@@ -5,7 +5,8 @@
 //! is padded to the size of its bucket: few shapes are left, and most of them come again. The
 //! padding repeats the last window and the last bar of a batch; nobody reads it, so that its
 //! gradients are zero. A batch of graphs is padded by one graph more, whose nodes have no edges, no
-//! features and no targets. Its edges are not padded: no launch depends on their number.
+//! features and no targets. Its edges are not padded, as no launch depends on their number, but
+//! there is memory for as many as their bucket has: addresses change only with larger buckets.
 
 use std::borrow::Cow;
 
@@ -43,6 +44,12 @@ pub(super) fn bucket_batch(samples: usize, windows: &[usize], bars: &[usize], st
 /// less than a sixteenth of all of these.
 pub(super) fn bucket_nodes(nodes: usize) -> usize {
     bucket_sizes(&[nodes + 1], |_| usize::MAX)[0]
+}
+
+/// Places of edges that there is memory for where a batch of graphs has `places`: less than a
+/// sixteenth more.
+pub(super) fn bucket_places(places: usize) -> usize {
+    bucket_sizes(&[places], |_| usize::MAX)[0]
 }
 
 /// Distinct windows of a timeframe in a batch, and the bars that they cover.
@@ -100,6 +107,12 @@ mod tests {
     fn numbers_of_nodes_become_few() {
         assert_eq!([0, 1, 30, 31, 32].map(bucket_nodes), [1, 2, 31, 32, 34]);
         assert!((144..152).all(|nodes| bucket_nodes(nodes) == 152));
+    }
+
+    #[test]
+    fn numbers_of_places_become_few() {
+        assert_eq!([0, 1, 31, 32, 33].map(bucket_places), [0, 1, 31, 32, 34]);
+        assert!((289..=304).all(|places| bucket_places(places) == 304));
     }
 
     proptest! {

@@ -106,6 +106,16 @@ impl GraphLists {
         self.selected = Some(selected);
     }
 
+    /// Takes memory on the device for so many places of edges, which have so many attributes, where
+    /// there is not as much.
+    pub(crate) fn reserve(&mut self, places: usize, attributes: usize) -> Result<()> {
+        let on_device = &mut self.on_device;
+        ensure_capacity(&mut on_device.from, places)?;
+        ensure_capacity(&mut on_device.places, places)?;
+        ensure_capacity(&mut on_device.to, places)?;
+        ensure_capacity(&mut on_device.attributes, places * attributes)
+    }
+
     /// Gives `upload` what the device has to know of the graphs.
     pub(crate) fn enqueue<'a>(&'a mut self, upload: &mut UploadBatch<'a>) -> Result<()> {
         if let Some(Selected { origins, edges, width }) = &self.selected {

@@ -332,8 +332,9 @@ impl MostCovered {
             (self.now, self.most) = (alone, alone);
             return;
         };
-        // A list that goes back covers what it covers once more.
-        let adds = match end - before {
+        // A list that goes back covers what it covers once more. Ends in a file are not checked
+        // yet.
+        let adds = match end.saturating_sub(before) {
             0 => Covered::default(),
             gap if gap > 0 => Covered { windows: 1, bars: self.steps.min(gap as usize) },
             _ => alone,
@@ -452,6 +453,9 @@ mod tests {
             assert_eq!(found, Covered { windows, bars }, "{len} at once");
         }
         assert_eq!(Covered::most([].into_iter(), 4, 3), Covered::default());
+        // Ends that no series has.
+        let found = Covered::most([i64::MIN, i64::MAX, i64::MIN].into_iter(), 4, 3);
+        assert_eq!(found, Covered { windows: 3, bars: 12 });
     }
 
     #[test]

@@ -293,7 +293,9 @@ impl Trainer {
         let outcome = self.train_to_the_end(run, observer);
         // Where a GPU fails, its first error says more than that its weights cannot be had.
         let synced = self.sync_to_host();
-        outcome.and_then(|outcome| synced.map(|()| outcome))
+        let outcome = outcome?;
+        self.agree_at_the_end(synced)?;
+        Ok(outcome)
     }
 
     fn train_to_the_end(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<Outcome> {

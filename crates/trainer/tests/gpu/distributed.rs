@@ -171,12 +171,14 @@ fn ranks_that_are_left_go_on() {
     let (gpu, samples) = (|| Device::cpu(), windows());
     let config = shared(&config(Precision::Fp32, 1));
     let alone = train_one(&gpu(), &config, &samples, None, None).unwrap();
-    let faults = Faults { deaths: vec![(1, 60)], ..Faults::default() };
-    let mut told = train(&gpu, &config, &samples, 2, None, &faults).into_iter();
-    let first = told.next().unwrap().unwrap();
-    assert_eq!(first.worlds, [1]);
-    assert_close("losses of the one that is left", &first.losses, &alone.losses, tolerance(&config));
-    assert!(matches!(told.next().unwrap(), Err(Error::Peer(_))));
+    for dying in [0, 1] {
+        let faults = Faults { deaths: vec![(dying, 60)], ..Faults::default() };
+        let mut told = train(&gpu, &config, &samples, 2, None, &faults);
+        assert!(matches!(told.remove(dying), Err(Error::Peer(_))));
+        let left = told.remove(0).unwrap();
+        assert_eq!(left.worlds, [1]);
+        assert_close("losses of the one that is left", &left.losses, &alone.losses, tolerance(&config));
+    }
 }
 
 /// The rank with the larger share takes what was planned, to the byte.
@@ -226,6 +228,31 @@ fn a_driver_that_fails_on_one_rank_ends_the_run_on_all() {
         assert!(matches!(first, Error::OnRank { rank: 1, .. }), "wait {nth}: {first}");
         assert!(second.to_string().contains("cuEventSynchronize"), "wait {nth}: {second}");
     }
+}
+
+/// The wait for the report of the last step fails, after which nothing is validated or saved.
+#[test]
+fn a_driver_that_fails_in_the_last_step_of_one_rank_ends_the_run_on_all() {
+    let (driver, gpu) = with_kernels();
+    let (samples, train) = (windows(), SampleRanges::from(0..49));
+    let config = Config { max_steps: Some(2), ..shared(&config(Precision::Fp32, 1)) };
+    let ended = ThreadPeers::run(2, &Faults::default(), |peers| {
+        let rank = peers.rank();
+        let device = if rank == 1 { gpu.clone() } else { Device::cpu() };
+        let mut trainer = Trainer::on_gpu(&device, &Device::cpu(), config.clone(), shape()).unwrap();
+        trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
+        let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
+        let outcome = trainer.train(&run, &mut |event| {
+            if let (1, Event::Step(StepEvent { step: 1, .. })) = (rank, event) {
+                driver.fail("cuEventSynchronize", 1, 719);
+            }
+            ControlFlow::Continue(())
+        });
+        Ok::<_, ()>(outcome.unwrap_err())
+    });
+    let [first, second] = &ended[..] else { panic!("two ranks") };
+    assert!(matches!(first, Error::OnRank { rank: 1, .. }), "{first}");
+    assert!(second.to_string().contains("cuEventSynchronize"), "{second}");
 }
 
 #[test]

@@ -296,6 +296,38 @@ fn batches_of_other_sizes_replay_one_capture() {
     }
 }
 
+/// Each batch has an edge more than the one before.
+#[test]
+fn batches_of_a_few_more_edges_take_no_more_memory() {
+    let graph = |g: usize| {
+        let edges = (0..16).flat_map(|to| [(to, (to + 1) % 16), (to, (to + 3) % 16)]);
+        let edges: Vec<(u32, u32)> = std::iter::once((0, 5)).filter(|_| g % 9 < g / 9).chain(edges).collect();
+        let (nodes, attributes): (Vec<usize>, _) = ((16 * g..16 * (g + 1)).collect(), numbers(3, 2 * edges.len()));
+        (nodes, edges, attributes, 16)
+    };
+    let (graphs, gpu) = (90, Device::cpu());
+    let count = 16 * graphs;
+    let inner = InMemory::new(one_bar(4, 2), vec![numbers(1, count * 4)], numbers(2, count * 2)).unwrap();
+    let samples = GraphSamples::new(inner, 2, (0..graphs).map(graph).collect());
+    let small = with_layers(AttentionKind::Gat, |graph| (graph.layers, graph.self_loops) = (1, false));
+    let model = ModelConfig { encoder: Encoder::LastBar, ..small.model };
+    let (max_steps, run_length) = (Some(10), Some(graphs));
+    let config = Config { model, keep_graphs: true, batch_size: 9, max_steps, run_length, ..small };
+    let train_on = SampleRanges::from(0..graphs);
+    let run = Run { samples: &samples, train: &train_on, validation: SampleRanges::NONE, checkpoints: None };
+    let mut taken = Vec::new();
+    let observe = &mut |event: Event<'_>| {
+        if let Event::Step(step) = event {
+            taken.push(step.allocated_bytes);
+        }
+        ControlFlow::Continue(())
+    };
+    trainer(Some(&gpu), &config, &samples).train(&run, observe).unwrap();
+    // 288 edges, and then memory for 304.
+    assert_eq!(taken.len(), 10);
+    assert!(taken[1..].iter().all(|bytes| *bytes == taken[1]), "{taken:?}");
+}
+
 #[test]
 fn each_goes_on_where_the_other_stopped() {
     let (_driver, gpu) = with_kernels();

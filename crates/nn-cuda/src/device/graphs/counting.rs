@@ -12,7 +12,7 @@ use super::graph_loss::GraphLoss;
 use super::layer::LayerShape;
 use super::pads;
 use super::shared::Shared;
-use crate::device::bucketing::bucket_nodes;
+use crate::device::bucketing::{bucket_nodes, bucket_places};
 use crate::device::memory_estimate::MemoryEstimate;
 use crate::ops::{GraphLists, KeptGraphs, MaskNumbers, Scratch};
 
@@ -22,18 +22,23 @@ pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
     let (decoder, nodes) = (model.decoder(), estimate.batch.sizes.iter().copied().max().unwrap_or(0));
     let attention = decoder.attention.as_ref();
     let seen = SeenEdges::for_config(&model.config());
-    let places = seen.places(nodes, edges);
+    let brought_places = seen.places(nodes, edges);
+    let places = bucket_places(brought_places);
     let (nodes, graphs) = if pads(model) { (bucket_nodes(nodes), graphs + 1) } else { (nodes, graphs) };
     Encodings::estimate(estimate, nodes);
-    let lists = GraphLists::bytes(nodes, places, seen.attributes);
+    let lists_bytes: usize = GraphLists::bytes(nodes, places, seen.attributes).iter().sum();
     estimate.put_mail("starts of the graphs", [GraphLists::starts_bytes(graphs)]);
     match kept {
         Some(all) => {
             estimate.put("graphs", "edges of all graphs", KeptGraphs::bytes(all, seen), BOTH);
-            estimate.put("batches", "edges of a batch's graphs", lists.iter().sum(), &StepPhase::ALL);
+            estimate.put("batches", "edges of a batch's graphs", lists_bytes, &StepPhase::ALL);
             estimate.put_mail("graphs of a batch among all", [GraphLists::origins_bytes(graphs)]);
         }
-        None => estimate.put_mail("edges of the graphs", lists),
+        None => {
+            estimate.put("batches", "edges of the graphs", lists_bytes, &StepPhase::ALL);
+            let brought = GraphLists::bytes(nodes, brought_places, seen.attributes);
+            brought.into_iter().for_each(|bytes| estimate.enqueue(bytes));
+        }
     }
     let shapes = LayerShape::all(model, estimate.config.arithmetic);
     let drops = attention

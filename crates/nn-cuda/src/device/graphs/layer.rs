@@ -148,10 +148,11 @@ impl GraphLayer {
         })
     }
 
-    /// Grows the buffers to a batch. Dropout needs none in prediction.
-    pub(super) fn prepare(&mut self, lists: &GraphLists, learns: bool) -> Result<()> {
-        self.shape.sizes.nodes = lists.nodes() as u32;
-        let lens = self.shape.lens(lists.nodes(), lists.places());
+    /// Grows the buffers to a batch of so many nodes, and to so many places. Dropout needs none in
+    /// prediction.
+    pub(super) fn prepare(&mut self, [nodes, places]: [usize; 2], learns: bool) -> Result<()> {
+        self.shape.sizes.nodes = nodes as u32;
+        let lens = self.shape.lens(nodes, places);
         let GraphLayer { dropped, mapped: Mapped { values, src, dst, edge_vectors }, coefficients, y, .. } = self;
         let buffers = [dropped, values, src, dst, edge_vectors, coefficients, y];
         let skipped = usize::from(!learns);

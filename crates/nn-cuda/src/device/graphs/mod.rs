@@ -22,7 +22,7 @@ use megabatch_nn::batch::{BatchView, SeriesView};
 use megabatch_nn::graph::{GraphDropout, GraphMask, Graphs, SeenEdges};
 use megabatch_nn::model::{Encoder, Model, Readout, StepDropout, StepSeed, TensorSet};
 
-use super::bucketing::bucket_nodes;
+use super::bucketing::{bucket_nodes, bucket_places};
 use super::device_model::{DeviceModel, DropoutSeed};
 use super::head::LossInput;
 use crate::ComputeConfig;
@@ -130,9 +130,10 @@ impl GraphModel {
             (None, Some(kept)) => kept.select(graphs.indices(), nodes, &mut self.lists),
             (None, None) => panic!("a batch brings the edges of its graphs unless the device keeps them"),
         }
-        let nodes_and_places = [self.lists.nodes(), self.lists.places()];
+        let nodes_and_places = [self.lists.nodes(), bucket_places(self.lists.places())];
         let [outputs, d_outputs, read] = self.lens(self.rows());
-        self.layers.iter_mut().try_for_each(|layer| layer.prepare(&self.lists, learns))?;
+        self.lists.reserve(nodes_and_places[1], self.seen.attributes)?;
+        self.layers.iter_mut().try_for_each(|layer| layer.prepare(nodes_and_places, learns))?;
         ensure_capacity(&mut self.outputs, outputs)?;
         ensure_capacity(&mut self.read, read)?;
         ensure_capacity(&mut self.arguments, read)?;

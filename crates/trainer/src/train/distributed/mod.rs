@@ -161,9 +161,23 @@ impl Trainer {
     }
 
     /// `own`, whose error all ranks have at their next agreement. On GPUs every exchange of a run
-    /// begins with one.
+    /// begins with one, and the run ends with one.
     pub(in crate::train) fn tell_failure<T>(&mut self, own: Result<T>) -> Result<T> {
         if own.is_ok() { own } else { self.agree_on(own) }
+    }
+
+    /// Ends a run, of which `own` is the last result on this rank. On GPUs all ranks hear of one
+    /// that has failed since the last exchange.
+    pub(in crate::train) fn agree_at_the_end(&mut self, own: Result<()>) -> Result<()> {
+        if self.backend.gpu().is_none() {
+            return own;
+        }
+        let is_done = own.is_ok();
+        match self.agree_on(own) {
+            // A rank that is lost by now has given its part of all steps.
+            Err(Error::Peer(_)) if is_done => Ok(()),
+            agreed => agreed,
+        }
     }
 
     /// The result of `work`, which rank 0 alone does.
