@@ -153,8 +153,7 @@ impl<'o> ForecastLines<'o> {
                 let Some(own) = own else {
                     return Some(EarlierLine { time_ns, is_own: false, predictions: Vec::new() });
                 };
-                let mut predictions: Vec<f32> =
-                    own.split(',').map(|number| number.parse().ok()).collect::<Option<_>>()?;
+                let mut predictions = own.split(',').map(|number| number.parse().ok()).collect::<Option<Vec<f32>>>()?;
                 let is_alike = predictions.len() == self.width * (1 + self.names.len());
                 predictions.truncate(self.width);
                 is_alike.then_some(EarlierLine { time_ns, is_own: true, predictions })
