@@ -172,6 +172,18 @@ def _nearest(symbol: str, symbols: Iterable[str]) -> str:
     return f"{', '.join(shown)}{more}{did_you_mean(symbol, names)}"
 
 
+def written_as(symbol: str, frame: Any) -> str:
+    """The symbol of `frame` that is another form of `symbol`, such as `brk-b` of `BRK.B`, unless it has `symbol` itself or
+    neither."""
+    tables = _by_ticker(frame)
+    if tables is not None:
+        names = list(tables)
+    else:
+        symbols = _Table.open(frame).symbols()
+        names = [] if symbols is None else list(dict.fromkeys(symbols.tolist()))
+    return symbol if symbol in names else _megabatch.likely_symbol(symbol, names) or symbol
+
+
 def did_you_mean(symbol: str, symbols: Iterable[str]) -> str:
     """The end of a message that misses a symbol which is another form of one of `symbols`."""
     meant = _megabatch.likely_symbol(symbol, list(symbols))

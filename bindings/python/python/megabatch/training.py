@@ -986,7 +986,10 @@ class Follower:
     def _frame(self, frame: Any) -> Iterator[Forecast]:
         if not len(frame):
             return
-        by_symbol = list(_frames.by_symbol(frame, self._symbol, columns=None).values())
+        symbol = self._symbol and _frames.written_as(self._symbol, frame)
+        if symbol != self._symbol:
+            log.warning("warning: the frame: bars of %s are taken for those of %s", symbol, self._symbol)
+        by_symbol = list(_frames.by_symbol(frame, symbol, columns=None).values())
         if len(by_symbol) > 1:
             raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
         # As of bars that are pushed one by one: without a zone they are UTC.

@@ -57,10 +57,14 @@ pub(crate) fn symbol_of(path: &Path) -> String {
 }
 
 /// The symbol that a file is named after, in upper case: a pair of currencies or of a coin, or the
-/// symbol in a name by MetaTrader or of a daily share. `None` for a name of other words.
+/// symbol in a name by MetaTrader or of a daily share. `None` for a name of other words, such as
+/// `daily_january.csv`: symbols of shares are written in upper case.
 pub fn named_symbol(path: &Path) -> Option<String> {
     let stem = stem_of(path);
-    let is_share = |name: &String| name.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '.' | '-'));
+    let written = path.file_name().unwrap_or_default().to_string_lossy();
+    let is_share = |name: &String| {
+        name.chars().all(|c| c.is_ascii_alphabetic() || matches!(c, '.' | '-')) && written.contains(name.as_str())
+    };
     let known = named_pair(path).or_else(|| metatrader_of(&stem));
     known.or_else(|| share_of(&stem).filter(is_share)).or_else(|| coin_pair_of(&stem))
 }
@@ -278,8 +282,17 @@ mod tests {
             ("GOLD_M1_201801010000_201801092359.csv", Some("GOLD")),
             ("daily_BRK-B.csv", Some("BRK-B")),
             ("Bitstamp_BTCUSD_1h.csv", Some("BTCUSD")),
+            ("DA-BF.B-T-2021-04-21.csv", Some("BF.B")),
+            ("EURUSD60.csv", Some("EURUSD")),
+            ("BTCUSDT-1m-2021-01.csv", Some("BTCUSDT")),
+            // Months of one share were refused as several symbols.
+            ("daily_january.csv", None),
             ("daily_2018.csv", None),
             ("bars-2018.csv", None),
+            ("AAPL_2.csv", None),
+            ("data_new.csv", None),
+            ("part-0001.csv", None),
+            ("feb.csv", None),
         ] {
             assert_eq!(named_symbol(Path::new(name)).as_deref(), symbol, "{name}");
         }

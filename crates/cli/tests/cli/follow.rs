@@ -288,6 +288,12 @@ fn predictions_that_the_file_has_are_continued() {
         assert_eq!(answer["already_written"], before.lines().count() - header_lines);
         stage.succeeds(&line.replace(out, &format!("whole-{out}")));
         assert!(stage.text(out) == stage.text(&format!("whole-{out}")) && stage.text(out).len() > before.len());
+        assert!(!stage.told(&line).contains("another prediction"));
+        if let Some((earlier, last)) = stage.text(out).trim_end().rsplit_once('\n').filter(|_| header_lines == 1) {
+            stage.write(out, &format!("{earlier}\n{},900,900,900\n", last.split(',').next().unwrap()));
+            let told = stage.told(&line);
+            assert!(told.contains("warning: the output has another prediction at 2018-01-11 "), "{told}");
+        }
         stage.write(out, "older\n");
         let [message, _] = stage.fails(&line, 2);
         assert!(message.contains(&format!("{out}: line 1 is no prediction")), "{message}");

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use megabatch_bars::{Error as BarsError, Overlaps, listed as listed_names};
+use megabatch_bars::{Error as BarsError, Overlaps, listed as listed_names, named_symbol};
 use serde_json::{Value, json};
 
 use super::Recipe;
@@ -95,7 +95,10 @@ fn append_in(
             if kept.recipe.bid.is_empty() { "bars, and not of bid and ask" } else { "bid and ask (--bid, --ask)" }
         )));
     }
-    if !added.files().is_empty() {
+    // A file of the stated symbol's name is of it, however those of before are named.
+    let stated_symbol = recipe.symbol.as_deref().unwrap_or_default();
+    let has_its_name = |file: &&Path| named_symbol(file).is_some_and(|name| name.eq_ignore_ascii_case(stated_symbol));
+    if !added.files().iter().all(has_its_name) {
         require_one_named_symbol(&recipe)?;
     }
     for file in recipe.files() {

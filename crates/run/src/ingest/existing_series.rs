@@ -377,12 +377,11 @@ impl ExistingSeries {
         else {
             return false;
         };
-        let is_last = |own: &Value| {
-            own[LAST_OPEN_TIME]
-                .as_i64()
-                .is_some_and(|time| (last_close - length.duration_ns()..last_close).contains(&time))
-        };
-        close_time >= last_close
+        let length_ns = length.duration_ns();
+        let is_its_bar = |time: i64| (close_time - length_ns..close_time).contains(&time);
+        let is_last = |own: &Value| own[LAST_OPEN_TIME].as_i64().is_some_and(is_its_bar);
+        // The bars end before another row of the timeframe closes.
+        close_time + length_ns > last_close
             && close_time > self.scalers.fit_end_time
             && listed(then, "own").any(|own| own["timeframe"] == timeframe && is_last(own))
     }

@@ -271,6 +271,7 @@ pub(super) fn has_bytes(path: &Path, recorded: &Value) -> io::Result<bool> {
 /// True if the file begins with lines of that fingerprint, at least `rows` of them.
 pub(super) fn begins_with(path: &Path, hash: &str, rows: u64) -> io::Result<bool> {
     let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
+    let Ok(hash) = u128::from_str_radix(hash, 16) else { return Ok(false) };
     let (mut so_far, mut line, mut lines) = (Xxh3::new(), Vec::new(), 0);
     loop {
         line.clear();
@@ -282,7 +283,7 @@ pub(super) fn begins_with(path: &Path, hash: &str, rows: u64) -> io::Result<bool
         let text = line.strip_suffix(b"\n").map_or(&line[..], |text| text.strip_suffix(b"\r").unwrap_or(text));
         for part in [text, &line[text.len()..]] {
             so_far.update(part);
-            if lines >= rows && format!("{:032x}", so_far.digest128()) == hash {
+            if lines >= rows && so_far.digest128() == hash {
                 return Ok(true);
             }
         }

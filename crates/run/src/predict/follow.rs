@@ -204,7 +204,12 @@ impl Stream<'_, '_> {
                 self.totals.bars += 1;
                 self.totals.holes += u64::from(step.hole.is_some());
                 match self.live.predict(step) {
-                    Some(_) if forecasts.has(step.close_time) => self.totals.already_written += 1,
+                    Some(outputs) if forecasts.has(step.close_time) => {
+                        self.totals.already_written += 1;
+                        if forecasts.has_others(step.close_time, &outputs) {
+                            host.observer.note(&other_predictions(step.close_time));
+                        }
+                    }
                     Some(outputs) => {
                         forecasts.write(step.close_time, &outputs)?;
                         self.totals.predictions += 1;
@@ -221,6 +226,15 @@ impl Stream<'_, '_> {
         self.lines.finish()?;
         Ok(forecasts.finish()?)
     }
+}
+
+/// The remark on the last prediction that an output had before, of the bar that closed at
+/// `close_time`.
+fn other_predictions(close_time: i64) -> String {
+    format!(
+        "warning: the output has another prediction at {} than the model gives now, and keeps its lines: they are of another model or history, or that bar was unfinished; for all anew, write to a new file",
+        utc(close_time)
+    )
 }
 
 fn report(

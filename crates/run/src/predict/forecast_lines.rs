@@ -40,15 +40,29 @@ pub(super) struct ForecastLines<'o> {
     form: LineForm,
     /// True once the header is written.
     has_begun: bool,
-    /// Time of the last line that the output had before.
-    last_time_ns: Option<i64>,
+    /// The last line that the output had before.
+    last: Option<EarlierLine>,
     loss: Loss,
     horizons: usize,
+    /// Predictions of a line, and numbers of each name: one a horizon, or one class in all.
+    width: usize,
     /// Name of the instrument in each line, if there are several.
     instrument: Option<String>,
     /// Names of the numbers beside the predictions.
     names: Vec<String>,
 }
+
+/// A line that the output had before.
+struct EarlierLine {
+    time_ns: i64,
+    /// False for a line of another instrument.
+    is_own: bool,
+    /// Predictions of this instrument.
+    predictions: Vec<f32>,
+}
+
+/// Largest difference of two equal predictions, by the largest of their line: that of rounding.
+const ROUNDING: f32 = 1e-3;
 
 #[derive(Serialize)]
 struct JsonLine<'a> {
@@ -56,9 +70,9 @@ struct JsonLine<'a> {
     time_ns: i64,
     #[serde(skip_serializing_if = "Option::is_none")]
     instrument: Option<&'a str>,
-    /// `[K]`.
+    /// `[K]`, or one class.
     predictions: &'a [f32],
-    /// Quantiles or probabilities of classes, `[K]` each.
+    /// Quantiles or probabilities of classes, as many each.
     #[serde(flatten)]
     named: BTreeMap<&'a str, &'a [f32]>,
 }
@@ -73,9 +87,9 @@ impl<'o> ForecastLines<'o> {
         outputs: usize,
         instrument: Option<String>,
     ) -> Self {
-        let (_, named) = by_name(loss, &vec![0.0; outputs], horizons);
+        let (values, named) = by_name(loss, &vec![0.0; outputs], horizons);
         let names = named.into_iter().map(|(name, _)| name).collect();
-        ForecastLines { to, form, has_begun: false, last_time_ns: None, loss, horizons, instrument, names }
+        ForecastLines { to, form, has_begun: false, last: None, loss, horizons, width: values.len(), instrument, names }
     }
 
     /// Goes on after the lines in the file at `path`. A last line that was cut off when it was
@@ -118,38 +132,60 @@ impl<'o> ForecastLines<'o> {
         if self.form == LineForm::Csv && count == 1 {
             return line == self.header();
         }
-        match self.parse_line(line) {
-            Some((time_ns, is_own)) => {
-                self.last_time_ns = Some(time_ns).filter(|_| is_own).max(self.last_time_ns);
-                true
-            }
-            None => false,
+        let Some(line) = self.parse_line(line) else { return false };
+        if line.is_own && !self.has(line.time_ns) {
+            self.last = Some(line);
         }
+        true
     }
 
-    /// The time of a line, and whether it is of this instrument; `None` for one of another form.
-    fn parse_line(&self, line: &str) -> Option<(i64, bool)> {
+    /// The parts of a line; `None` for one of another form.
+    fn parse_line(&self, line: &str) -> Option<EarlierLine> {
         match self.form {
             LineForm::Csv => {
                 let (time, rest) = line.split_once(',')?;
                 let time: jiff::Timestamp = time.parse().ok()?;
-                let instrument = self.instrument.as_deref().map(|name| format!("{},", csv_field(name)));
-                let is_own = instrument.is_none_or(|name| rest.starts_with(&name));
-                Some((i64::try_from(time.as_nanosecond()).ok()?, is_own))
+                let time_ns = i64::try_from(time.as_nanosecond()).ok()?;
+                let own = match &self.instrument {
+                    Some(name) => rest.strip_prefix(&format!("{},", csv_field(name))),
+                    None => Some(rest),
+                };
+                let Some(own) = own else {
+                    return Some(EarlierLine { time_ns, is_own: false, predictions: Vec::new() });
+                };
+                let mut predictions = own.split(',').map(|number| number.parse().ok()).collect::<Option<Vec<f32>>>()?;
+                let is_alike = predictions.len() == self.width * (1 + self.names.len());
+                predictions.truncate(self.width);
+                is_alike.then_some(EarlierLine { time_ns, is_own: true, predictions })
             }
             LineForm::Json => {
                 let line: Value = serde_json::from_str(line).ok()?;
-                let has_all = |name: &str| line[name].as_array().is_some_and(|all| all.len() == self.horizons);
-                let is_alike = has_all("predictions") && self.names.iter().all(|name| has_all(name.as_str()));
+                let numbers = |name: &str| line[name].as_array().filter(|all| all.len() == self.width);
+                let instrument = line["instrument"].as_str();
+                let is_alike = self.names.iter().all(|name| numbers(name.as_str()).is_some())
+                    && instrument.is_some() == self.instrument.is_some();
                 let time_ns = line["time_ns"].as_i64().filter(|_| is_alike)?;
-                Some((time_ns, line["instrument"].as_str() == self.instrument.as_deref()))
+                // NaN is null.
+                let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN) as f32;
+                let predictions = numbers("predictions")?.iter().map(number).collect();
+                Some(EarlierLine { time_ns, is_own: instrument == self.instrument.as_deref(), predictions })
             }
         }
     }
 
     /// True if the output had the line of the bar that closed at `time_ns`, or of a later one.
     pub(super) fn has(&self, time_ns: i64) -> bool {
-        self.last_time_ns.is_some_and(|last| time_ns <= last)
+        self.last.as_ref().is_some_and(|last| time_ns <= last.time_ns)
+    }
+
+    /// True if the last line that the output had is of the bar that closed at `time_ns`, and has
+    /// other predictions than the model's `outputs` [K, M].
+    pub(super) fn has_others(&self, time_ns: i64, outputs: &[f32]) -> bool {
+        let Some(last) = self.last.as_ref().filter(|last| last.time_ns == time_ns) else { return false };
+        let (values, _) = by_name(self.loss, outputs, self.horizons);
+        let all = values.iter().chain(&last.predictions);
+        let largest = all.fold(0.0_f32, |largest, value| largest.max(value.abs()));
+        values.iter().zip(&last.predictions).any(|(now, then)| (now - then).abs() > ROUNDING * largest)
     }
 
     /// The column names of CSV.
@@ -158,9 +194,9 @@ impl<'o> ForecastLines<'o> {
         if self.instrument.is_some() {
             header.push_str(",instrument");
         }
-        (1..=self.horizons).for_each(|horizon| header.push_str(&format!(",h{horizon}")));
+        (1..=self.width).for_each(|horizon| header.push_str(&format!(",h{horizon}")));
         for name in &self.names {
-            (1..=self.horizons).for_each(|horizon| header.push_str(&format!(",h{horizon}_{name}")));
+            (1..=self.width).for_each(|horizon| header.push_str(&format!(",h{horizon}_{name}")));
         }
         header
     }
@@ -207,5 +243,61 @@ impl<'o> ForecastLines<'o> {
         line.push('\n');
         self.to.write_all(line.as_bytes())?;
         self.to.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lines at minutes from 0 on, with outputs [K, M] each, in a new file at `path`.
+    fn write(path: &Path, form: LineForm, loss: Loss, horizons: usize, outputs: &[&[f32]]) {
+        let to = Box::new(File::create(path).unwrap());
+        let mut lines = ForecastLines::new(to, form, loss, horizons, outputs[0].len(), None);
+        (0..).zip(outputs).for_each(|(minute, outputs)| lines.write(minute * 60_000_000_000, outputs).unwrap());
+        lines.finish().unwrap();
+    }
+
+    #[test]
+    fn the_last_line_of_a_file_is_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        for (form, name) in [(LineForm::Csv, "out.csv"), (LineForm::Json, "out.jsonl")] {
+            // A model of `cross_entropy` has one class a line, and its own lines were refused.
+            for loss in [Loss::Mse, Loss::CrossEntropy] {
+                let path = folder.path().join(name);
+                write(&path, form, loss, 3, &[&[0.0, 1.0, 2.0], &[2.0, f32::NAN, -1.0]]);
+                let mut lines = ForecastLines::new(Box::new(io::sink()), form, loss, 3, 3, None);
+                lines.continue_file(&path).unwrap();
+                assert_eq!([60_000_000_000, 60_000_000_001].map(|time| lines.has(time)), [true, false]);
+                let has_others = |time: i64, outputs: &[f32]| lines.has_others(time, outputs);
+                assert!(!has_others(60_000_000_000, &[2.0, f32::NAN, -1.0]), "{loss:?}");
+                assert!(!has_others(0, &[2.0, 1.0, 0.0]), "{loss:?}");
+                assert_eq!(has_others(60_000_000_000, &[2.0, 1.0, -0.9]), loss == Loss::Mse);
+            }
+        }
+    }
+
+    /// Lines with other numbers of fields were taken for predictions.
+    #[test]
+    fn lines_of_other_models_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.csv");
+        let begun = |instrument: Option<&str>, form| {
+            ForecastLines::new(Box::new(io::sink()), form, Loss::Mse, 2, 2, instrument.map(str::to_owned))
+        };
+        for (text, has_all) in [
+            ("time,h1,h2\n1970-01-01T00:00:00Z,1,2\n", true),
+            ("time,h1,h2\r\n1970-01-01T00:00:00Z,1,NaN\r\n", true),
+            ("time,h1,h2\n1970-01-01T00:00:00Z,1\n", false),
+            ("time,h1,h2\n1970-01-01T00:00:00Z,1,2,3\n", false),
+            ("time,h1,h2\n1970-01-01T00:00:00Z,1,\n", false),
+        ] {
+            std::fs::write(&path, text).unwrap();
+            assert_eq!(begun(None, LineForm::Csv).continue_file(&path).is_ok(), has_all, "{text}");
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
+        }
+        write(&path, LineForm::Json, Loss::Mse, 2, &[&[1.0, 2.0]]);
+        assert!(begun(None, LineForm::Json).continue_file(&path).is_ok());
+        assert!(begun(Some("EURUSD"), LineForm::Json).continue_file(&path).is_err());
     }
 }

@@ -312,9 +312,16 @@ fn the_last_own_bar_of_a_file_is_not_used() {
 }
 
 /// An own file that was exported again under its name was refused: its last bar of before is used
-/// now.
+/// now. The minutes may have gone on after it.
 #[test]
 fn an_own_file_may_be_exported_again() {
+    for cut in ["2018-01-05 12:00", "2018-01-05 12:30"] {
+        export_hours_again(cut);
+    }
+}
+
+/// Appends to a series of minutes before `cut` and hours before 12:00, whose file goes on since.
+fn export_hours_again(cut: &str) {
     let folder = tempfile::tempdir().unwrap();
     let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
     let hours = write_longer(&minutes, Timeframe::H1, |_, row| {
@@ -323,8 +330,7 @@ fn an_own_file_may_be_exported_again() {
         }
     });
     let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
-    let cut = "2018-01-05 12:00";
-    let before = [&minutes, &hours].map(|file| part(file, &old, |time| time < cut));
+    let before = [(&minutes, cut), (&hours, "2018-01-05 12:00")].map(|(file, end)| part(file, &old, |time| time < end));
     let out = folder.path().join("series.h5");
     ingest(&hourly_recipe(before.to_vec(), true), &out, &Host::silent()).unwrap();
     part(&hours, &old, |_| true);

@@ -130,6 +130,26 @@ fn a_file_of_any_name_is_of_the_one_symbol_that_is_stated() {
     assert_eq!(said(&[&new], None).unwrap().json["appended"]["samples"], 0);
 }
 
+/// A file of the stated symbol's name was refused beside one of another name that was taken for it.
+#[test]
+fn a_file_that_is_named_after_the_stated_symbol_is_of_it() {
+    let stage = Stage::new();
+    let plain = Recipe { symbol: Some("EURUSD".to_owned()), symbol_pattern: None, ..base(Vec::new()) };
+    let old = part(&stage.whole, "GBPUSD.csv", 0..CUT);
+    ingest(&Recipe { bars: vec![old], ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
+    let append_as = |name: &str| {
+        let new = part(&stage.whole, name, CUT..rows_in(&stage.whole));
+        append(&Recipe { bars: vec![new], ..plain.clone() }, &[], &stage.out, &Host::silent())
+    };
+    let said = append_as("USDJPY.csv").unwrap_err().to_string();
+    assert!(
+        said.contains("GBPUSD.csv is named after GBPUSD, and ") && said.contains("USDJPY.csv after USDJPY"),
+        "{said}"
+    );
+    let report = append_as("EURUSD_new.csv").unwrap();
+    assert_eq!(report.json["appended"]["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
+}
+
 /// An export in mid-session ends with an unfinished bar, at which the next export was refused.
 #[test]
 fn an_unfinished_last_bar_goes_on_in_the_next_export() {
