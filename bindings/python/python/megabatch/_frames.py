@@ -19,6 +19,8 @@ from . import _megabatch
 from .errors import ConfigError, DataError
 
 PRICES = ("open", "high", "low", "close")
+UNNAMED = "BARS"
+"""The symbol of frames that name none."""
 LIBRARIES = ("pandas", "polars", "pyarrow")
 """Libraries whose frames are read, the usual one first."""
 _UNNEEDED = ("split_coefficient", "dividend_amount")
@@ -119,7 +121,7 @@ def by_symbol(
     frame: Any,
     symbol: str | None,
     columns: Sequence[str] | None = (),
-    unnamed: str = "BARS",
+    unnamed: str = UNNAMED,
     label_end: str | None = None,
 ) -> dict[str, Bars]:
     """The bars of each instrument of `frame`, with further `columns` of numbers, all that there are for `None`, and the
@@ -170,6 +172,15 @@ def _nearest(symbol: str, symbols: Iterable[str]) -> str:
     if len(names) > _LISTED_MAX:
         shown, more = difflib.get_close_matches(symbol, names, _LISTED_MAX, 0.0), f" and {len(names) - _LISTED_MAX} more"
     return f"{', '.join(shown)}{more}{did_you_mean(symbol, names)}"
+
+
+def name_in(frame: Any, symbol: str) -> str:
+    """The name that `symbol` has in `frame`: its own, or another form of it if the frame has only that."""
+    tables = _by_ticker(frame)
+    symbols: Iterable[Any] | None = _Table.open(frame).symbols() if tables is None else tables
+    names = [] if symbols is None else list(dict.fromkeys(symbols))
+    other = None if symbol in names else _megabatch.likely_symbol(symbol, names)
+    return symbol if other is None else other
 
 
 def did_you_mean(symbol: str, symbols: Iterable[str]) -> str:
