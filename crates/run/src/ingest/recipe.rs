@@ -353,7 +353,7 @@ impl Recipe {
     /// # Errors
     /// A data error for a file that `ingest` did not write.
     pub fn symbols(path: &Path) -> Result<Vec<String>> {
-        let (provenance, _) = Recipe::from_file(path)?;
+        let (provenance, _) = Recipe::as_written(path)?;
         let instruments = provenance["instruments"].as_array().into_iter().flatten();
         Ok(instruments.filter_map(|instrument| instrument["symbol"].as_str().map(str::to_owned)).collect())
     }
