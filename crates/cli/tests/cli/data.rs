@@ -333,6 +333,12 @@ fn a_model_on_another_instrument_is_doubted() {
     for line in ["eval --run run", "eval --run run --data AUDUSD.h5 --allow-other-instruments"] {
         assert!(!stage.told(line).contains("other-instruments"), "{line}");
     }
+    // Each of the folds said it.
+    stage.succeeds(&format!("train --data EURUSD.h5 --out walk --max-steps 2 --set data.walk_forward=2 {SMALL}"));
+    for command in ["eval", "predict --out p.csv"] {
+        let told = stage.told(&format!("{command} --run walk --data AUDUSD.h5"));
+        assert_eq!(told.matches(doubt).count(), 1, "{command}: {told}");
+    }
 }
 
 #[test]
