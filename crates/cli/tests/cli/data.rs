@@ -325,7 +325,8 @@ fn a_model_on_another_instrument_is_doubted() {
     }
     stage.succeeds(&format!("train --data EURUSD.h5 --out run --max-steps 2 {SMALL}"));
     let doubt = "warning: AUDUSD.h5: the model was trained on EURUSD and is used on AUDUSD: it sees other inputs than it learned; --allow-other-instruments";
-    for command in ["eval", "predict --out p.csv"] {
+    // The latest samples lie in a temporary file, which it named.
+    for command in ["eval", "predict --out p.csv", "predict --samples latest --out p.csv"] {
         let told = stage.told(&format!("{command} --run run --data AUDUSD.h5"));
         assert!(told.contains(doubt), "{command}: {told}");
     }

@@ -132,6 +132,7 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
     let opening = Opening {
         run,
         data: request.data.as_deref(),
+        made_of: None,
         checkpoint: request.checkpoint,
         weights: Weights::AsTrained,
         device: &request.device,
