@@ -614,8 +614,9 @@ class Run:
 
     def monitor(self) -> RunStatus:
         """How the run stands now, by the files in its folder: `mb.load_run(folder).monitor()` tells it of a run that
-        another process trains."""
-        return RunStatus(*_megabatch.monitor(self.path))
+        another process trains. Its `facts["end"]` is `finished`, `stopped`, `failed`, `killed`, or `None` while it goes on."""
+        text, facts = _megabatch.monitor(self.path)
+        return RunStatus(in_python(text), facts)
 
     def export(
         self,
