@@ -261,6 +261,9 @@ class Datasets(InFolder):
             # Whoever takes the batch as a whole needs no parts of it.
             self.assertIsNone(samples._parted)
             self.assertEqual((samples[5]["sample"], len(samples[60:])), (own.indices[5], 4))
+            # PyTorch pins and converts samples one by one, and keeps a list where this is a TypeError.
+            with self.assertRaises(TypeError):
+                type(samples)(list(samples))
         for wrong in (400, [3, -401]):
             with self.assertRaisesRegex(IndexError, "400|-401"):
                 ds[wrong]

@@ -83,6 +83,10 @@ class Files(InFolder):
         self.assertEqual(mb.memory.snapshot(run.path / "memory.json"), found)
         self.assertTrue((self.folder / "map.svg").read_text().startswith("<svg"))
         self.assertGreater((self.folder / "memory.pickle").stat().st_size, 0)
+        with (run.path / "metrics.jsonl").open("a") as log:
+            log.write('{"event": "end", "step": 2, "how": "stopped"}\n')
+        # It said `--resume`.
+        self.assertRegex(repr(run.monitor()), "stopped; resume=True goes on$")
         with self.assertRaisesRegex(mb.ConfigError, "^run is a int: expected a run, its folder or a snapshot in it$"):
             mb.memory.snapshot(3)  # type: ignore[arg-type]
 

@@ -148,6 +148,10 @@ class Tensors(InFolder):
             for key, tensor in batch.items():
                 self.assertEqual(tensor.dtype, expected[key].dtype)
                 self.assertTrue(torch.equal(tensor, expected[key]), key)
+        # Samples by themselves were a sequence without a length.
+        apart = list(torch.utils.data.DataLoader(ds, 64, collate_fn=torch.utils.data.default_convert))
+        self.assertEqual([len(samples) for samples in apart], [len(batch["sample"]) for batch in own])
+        self.assertTrue(torch.equal(apart[0][5]["M1"], own[0]["M1"][5]))
         # Samples of others are joined as before.
         joined = mb.collate([ds[3], ds[5]])
         self.assertTrue(torch.equal(joined["M1"], torch.tensor(ds[[3, 5]]["M1"])))

@@ -718,10 +718,21 @@ class Following(InFolder):
         both = pandas.concat([later.assign(symbol="BRK.B"), later.assign(symbol="AAPL")])
         expected = [one.time for one in run.follow(later)]
         self.assertEqual([one.time for one in run.follow(both)], expected)
-        # The message asked for symbol="brk-b", which the data do not have.
+        # It was refused with the advice to follow brk-b, which the data have not.
         with self.assertLogs("megabatch", "WARNING") as logged:
-            self.assertEqual([one.time for one in run.follow(later.assign(symbol="brk-b"))], expected)
-        self.assertRegex("\n".join(logged.output), "bars of brk-b are taken for those of BRK.B")
+            self.assertEqual([one.time for one in run.follow(both.replace("BRK.B", "brk-b"))], expected)
+        self.assertRegex("\n".join(logged.output), "rows of brk-b are taken for those of BRK.B")
+
+    def test_bars_of_a_series_without_a_symbol_may_have_one(self) -> None:
+        # `no row of the frame has the symbol BARS` is nothing that a caller knows of.
+        import pandas
+
+        frame = pandas.read_csv(self.bars())
+        frame["time"] = pandas.to_datetime(frame.iloc[:, 0], utc=True)
+        run = mb.train(mb.ingest(frame[:9000], **BARS), MODEL, max_steps=2)
+        later = frame[9000:9100]
+        expected = [one.time for one in run.follow(later)]
+        self.assertEqual([one.time for one in run.follow(later.assign(symbol="AAPL"))], expected)
 
     def test_another_instrument_than_that_of_training_is_a_warning(self) -> None:
         csv = self.bars()

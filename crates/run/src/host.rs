@@ -1,8 +1,10 @@
 //! The program around a run: environment, cache folder, progress and cancellation.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use megabatch_bars::BarFunctions;
@@ -136,6 +138,49 @@ pub trait Cancel: Sync {
 
     /// True if the work is to end.
     fn is_requested(&self) -> bool;
+}
+
+/// An observer that passes each remark on once: the models of several folds have the same doubts.
+pub(crate) struct EachOnce<'a> {
+    observer: &'a dyn Observer,
+    told: Mutex<BTreeSet<String>>,
+}
+
+impl<'a> EachOnce<'a> {
+    pub(crate) fn new(host: &Host<'a>) -> Self {
+        EachOnce { observer: host.observer, told: Mutex::default() }
+    }
+
+    /// `host` with this observer in place of its own.
+    pub(crate) fn host<'s>(&'s self, host: &Host<'s>) -> Host<'s> {
+        Host {
+            environment: host.environment.clone(),
+            cache_folder: host.cache_folder.clone(),
+            observer: self,
+            cancel: host.cancel,
+            functions: host.functions,
+        }
+    }
+}
+
+impl Observer for EachOnce<'_> {
+    fn begin(&self, work: Work<'_>) -> Box<dyn Progress> {
+        self.observer.begin(work)
+    }
+
+    fn note(&self, text: &str) {
+        if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned()) {
+            self.observer.note(text);
+        }
+    }
+
+    fn milestone(&self, milestone: &Milestone<'_>) {
+        self.observer.milestone(milestone);
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        self.observer.event(event);
+    }
 }
 
 /// No observer and no cancellation.

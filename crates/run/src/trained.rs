@@ -57,6 +57,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) run: &'a Path,
     /// Data file; the one that the run was trained on if not given.
     pub(crate) data: Option<&'a Path>,
+    /// File that warnings name, if `data` is a temporary one that was made of it.
+    pub(crate) made_of: Option<&'a Path>,
     pub(crate) checkpoint: CheckpointChoice,
     pub(crate) weights: Weights,
     /// As `--device` names it.
@@ -134,7 +136,7 @@ pub enum Weights {
 impl Trained {
     /// Opens a run, and the data that it is asked about.
     pub(crate) fn open(
-        Opening { run, data, checkpoint, weights, device: name, instruments, changed }: Opening<'_>,
+        Opening { run, data, made_of, checkpoint, weights, device: name, instruments, changed }: Opening<'_>,
         host: &Host<'_>,
     ) -> Result<Self> {
         let named = DeviceRequest::select(name, host)?;
@@ -172,7 +174,8 @@ impl Trained {
         let notes: Vec<String> = skip_reason.into_iter().collect();
         let (in_training, found) = (meaning_in_training(&folder), data.meaning()?);
         let stale_graphs = data.warning().map(|warning| format!("warning: {warning}"));
-        let doubts = doubts_on_opening(&folder, step, &in_training, &found, data.path(), instruments);
+        let path = made_of.unwrap_or(data.path());
+        let doubts = doubts_on_opening(&folder, step, &in_training, &found, path, instruments);
         doubts.iter().chain(&stale_graphs).for_each(|doubt| host.observer.note(doubt));
         Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns })
     }

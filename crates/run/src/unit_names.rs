@@ -69,14 +69,26 @@ impl UnitNames {
     }
 }
 
-/// Names of the targets of `data`, a series whose targets are columns or graphs with numbers; none
-/// for others.
+/// Names of the targets of `data`, a series whose targets are columns or graphs with numbers that
+/// were named; none for others.
 pub(crate) fn target_names(data: &Data) -> Vec<String> {
     if let Data::Graphs(graphs) = data {
-        return if graphs.targets_are_labels() { Vec::new() } else { graphs.target_names().to_vec() };
+        let names = graphs.target_names();
+        let has_none = graphs.targets_are_labels() || are_columns_of_y(names);
+        return if has_none { Vec::new() } else { names.to_vec() };
     }
     let kind = target_kind(data).and_then(|kind| kind.parse::<megabatch_bars::TargetKind>().ok());
     kind.map_or(Vec::new(), |kind| kind.columns().to_vec())
+}
+
+/// True for the names that columns of an array `y` have by themselves, with the type of its numbers
+/// where it was another one: `y`, or `y_0:int64`, `y_1:int64` and so on, which count from 0.
+fn are_columns_of_y(names: &[String]) -> bool {
+    let is_numbered = |(place, name): (usize, &String)| {
+        let column = name.split(':').next().unwrap_or_default();
+        column == "y" || column == format!("y_{place}")
+    };
+    names.iter().enumerate().all(is_numbered)
 }
 
 /// Kind of the targets of `data`, a series whose file tells it.
@@ -92,6 +104,19 @@ mod tests {
     use megabatch_nn::loss::Classes;
 
     use super::*;
+
+    /// Tables had `1 y_0` and `y:int64` for targets that nobody had named.
+    #[test]
+    fn columns_of_an_array_have_no_names() {
+        let are_columns =
+            |names: &[&str]| are_columns_of_y(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>());
+        for names in [&["y"][..], &["y:int64"], &["y_0", "y_1"], &["y_0:bool", "y_1:bool"]] {
+            assert!(are_columns(names), "{names:?}");
+        }
+        for names in [&["gap"][..], &["y_0", "gap"], &["y_1", "y_2"], &["y_0_scaled"]] {
+            assert!(!are_columns(names), "{names:?}");
+        }
+    }
 
     #[test]
     fn classes_are_targets_and_numbers_of_bars_have_horizons() {

@@ -96,7 +96,7 @@ class BarSources:
         return ([path for own in paths.values() for path in own], {}) if self.are_by_timeframe else _apart(paths)
 
     def by_symbol(
-        self, symbol: str | None, columns: Sequence[str], label_end: str | None, unnamed: str = "BARS"
+        self, symbol: str | None, columns: Sequence[str], label_end: str | None, unnamed: str = _frames.UNNAMED
     ) -> FrameBars:
         """The bars of frames by instrument, with further `columns` of numbers and the column of times `label_end`; those
         of `unnamed` where nothing tells the instrument."""

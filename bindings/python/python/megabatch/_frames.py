@@ -19,6 +19,8 @@ from . import _megabatch
 from .errors import ConfigError, DataError
 
 PRICES = ("open", "high", "low", "close")
+UNNAMED = "BARS"
+"""The symbol of frames that name none."""
 LIBRARIES = ("pandas", "polars", "pyarrow")
 """Libraries whose frames are read, the usual one first."""
 _UNNEEDED = ("split_coefficient", "dividend_amount")
@@ -119,7 +121,7 @@ def by_symbol(
     frame: Any,
     symbol: str | None,
     columns: Sequence[str] | None = (),
-    unnamed: str = "BARS",
+    unnamed: str = UNNAMED,
     label_end: str | None = None,
 ) -> dict[str, Bars]:
     """The bars of each instrument of `frame`, with further `columns` of numbers, all that there are for `None`, and the
@@ -172,16 +174,13 @@ def _nearest(symbol: str, symbols: Iterable[str]) -> str:
     return f"{', '.join(shown)}{more}{did_you_mean(symbol, names)}"
 
 
-def written_as(symbol: str, frame: Any) -> str:
-    """The symbol of `frame` that is another form of `symbol`, such as `brk-b` of `BRK.B`, unless it has `symbol` itself or
-    neither."""
+def name_in(frame: Any, symbol: str) -> str:
+    """The name that `symbol` has in `frame`: its own, or another form of it if the frame has only that."""
     tables = _by_ticker(frame)
-    if tables is not None:
-        names = list(tables)
-    else:
-        symbols = _Table.open(frame).symbols()
-        names = [] if symbols is None else list(dict.fromkeys(symbols.tolist()))
-    return symbol if symbol in names else _megabatch.likely_symbol(symbol, names) or symbol
+    symbols: Iterable[Any] | None = _Table.open(frame).symbols() if tables is None else tables
+    names = [] if symbols is None else list(dict.fromkeys(symbols))
+    other = None if symbol in names else _megabatch.likely_symbol(symbol, names)
+    return symbol if other is None else other
 
 
 def did_you_mean(symbol: str, symbols: Iterable[str]) -> str:

@@ -411,7 +411,7 @@ class Dataset:
     def __getitems__(self, samples: Sequence[int]) -> Sequence[Batch]:
         """The samples of these places, each as `[place]` gives it. PyTorch's `DataLoader` asks for a batch by it, which
         is gathered at once; its `collate_fn=mb.collate` takes the batch as it was gathered."""
-        return GatheredSamples(self[samples])
+        return GatheredSamples(batch=self[samples])
 
     def _numbers(self, places: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Numbers of the samples at these places of the whole file, as `indices` has them, which takes a list of all."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import torch.utils.data
-
+from ._requirements import required
 from .dataset import Dataset
 from .errors import ConfigError
 from .loader import TensorOptions
 
-try:
-    from lightning.pytorch import LightningDataModule
-except ImportError:
-    from pytorch_lightning import LightningDataModule
+with required("megabatch.lightning"):
+    import torch.utils.data
+
+    try:
+        from lightning.pytorch import LightningDataModule
+    except ImportError:
+        from pytorch_lightning import LightningDataModule
 
 __all__ = ["DataModule"]
 

@@ -31,7 +31,9 @@ __all__ = ["Batch", "Loader", "LoaderOptions", "TensorOptions"]
 class GatheredSamples(Sequence[Batch]):
     """Samples that were gathered as one batch, each by itself once one of them is asked for."""
 
-    def __init__(self, batch: Batch) -> None:
+    def __init__(self, *, batch: Batch) -> None:
+        # PyTorch pins and converts a sequence by giving a list to its type. As the argument must
+        # be named, that is a TypeError here, and PyTorch keeps the list.
         self.batch = batch
         self._parted: list[Batch] | None = None
 

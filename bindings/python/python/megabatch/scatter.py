@@ -10,7 +10,10 @@ TorchScript compiles the functions, so that types are written as it reads them.
 import sys
 from typing import Optional, Tuple
 
-import torch
+from ._requirements import required
+
+with required("megabatch.scatter"):
+    import torch
 
 from . import _scatter_functions as functions
 from . import _scatter_peers as peers

@@ -15,12 +15,14 @@ import warnings
 from collections.abc import Iterator
 from typing import Any, Union
 
-import torch
-import torch.cuda.memory
-
 from . import _megabatch
 from ._arguments import flag
+from ._requirements import required
 from .errors import ConfigError, DeviceError
+
+with required("megabatch.torch"):
+    import torch
+    import torch.cuda.memory
 
 __all__ = [
     "MemoryGrowthWarning",

@@ -614,8 +614,9 @@ class Run:
 
     def monitor(self) -> RunStatus:
         """How the run stands now, by the files in its folder: `mb.load_run(folder).monitor()` tells it of a run that
-        another process trains."""
-        return RunStatus(*_megabatch.monitor(self.path))
+        another process trains. Its `facts["end"]` is `finished`, `stopped`, `failed`, `killed`, or `None` while it goes on."""
+        text, facts = _megabatch.monitor(self.path)
+        return RunStatus(in_python(text), facts)
 
     def export(
         self,
@@ -709,12 +710,12 @@ def _clock(data: str | None) -> str | None:
 
 
 def _symbol(data: str | None) -> str | None:
-    """The symbol of a series file of one. Opening the follower tells what is wrong with another."""
+    """The symbol of a series file of one, if its bars had one. Opening the follower tells what is wrong with another."""
     if data is None:
         return None
     with contextlib.suppress(MegabatchError):
         symbols = _megabatch.series_symbols(data)
-        return symbols[0] if len(symbols) == 1 else None
+        return symbols[0] if len(symbols) == 1 and symbols[0] != _frames.UNNAMED else None
     return None
 
 
@@ -986,9 +987,9 @@ class Follower:
     def _frame(self, frame: Any) -> Iterator[Forecast]:
         if not len(frame):
             return
-        symbol = self._symbol and _frames.written_as(self._symbol, frame)
+        symbol = None if self._symbol is None else _frames.name_in(frame, self._symbol)
         if symbol != self._symbol:
-            log.warning("warning: the frame: bars of %s are taken for those of %s", symbol, self._symbol)
+            log.warning("the frame: rows of %s are taken for those of %s", symbol, self._symbol)
         by_symbol = list(_frames.by_symbol(frame, symbol, columns=None).values())
         if len(by_symbol) > 1:
             raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")

@@ -325,13 +325,20 @@ fn a_model_on_another_instrument_is_doubted() {
     }
     stage.succeeds(&format!("train --data EURUSD.h5 --out run --max-steps 2 {SMALL}"));
     let doubt = "warning: AUDUSD.h5: the model was trained on EURUSD and is used on AUDUSD: it sees other inputs than it learned; --allow-other-instruments";
-    for command in ["eval", "predict --out p.csv"] {
+    // The latest samples lie in a temporary file, which it named.
+    for command in ["eval", "predict --out p.csv", "predict --samples latest --out p.csv"] {
         let told = stage.told(&format!("{command} --run run --data AUDUSD.h5"));
         assert!(told.contains(doubt), "{command}: {told}");
     }
     assert!(stage.said("eval --run run --data AUDUSD.h5").starts_with("errors in pips, horizons in bars of M1\n"));
     for line in ["eval --run run", "eval --run run --data AUDUSD.h5 --allow-other-instruments"] {
         assert!(!stage.told(line).contains("other-instruments"), "{line}");
+    }
+    // Each of the folds said it.
+    stage.succeeds(&format!("train --data EURUSD.h5 --out walk --max-steps 2 --set data.walk_forward=2 {SMALL}"));
+    for command in ["eval", "predict --out p.csv"] {
+        let told = stage.told(&format!("{command} --run walk --data AUDUSD.h5"));
+        assert_eq!(told.matches(doubt).count(), 1, "{command}: {told}");
     }
 }
 

@@ -313,8 +313,9 @@ fn samples_sentence(samples: char, sides: &[(usize, &Side)]) -> String {
     )
 }
 
-/// Samples of two runs on one file, of which one takes samples by themselves and the other those of
-/// one time together, as a model with a graph does. `None` for other runs.
+/// Tests of two runs on one file, of which one takes samples by themselves and the other those of
+/// one time together, as a model with a graph does. `None` for other runs, and where their tests
+/// may be the same and may not: before both were tested, and of estimates and folds.
 fn units_sentence(one: &Side, other: &Side) -> Option<String> {
     let [data, other_data] = [one, other].map(|side| &side.plan["data"]);
     let file = &data["files"][0]["fingerprint"];
@@ -322,27 +323,25 @@ fn units_sentence(one: &Side, other: &Side) -> Option<String> {
         return None;
     }
     let by_unit = |side: &Side| Some(format!("{} by {}s", side.samples, side.plan["data"]["unit"].as_str()?));
-    let units = format!("{} and {}", by_unit(one)?, by_unit(other)?);
-    let begin = |side: &Side| side.plan["split"]["test_start_ns"].as_i64();
+    let units = format!("{} and {}: one file, and", by_unit(one)?, by_unit(other)?);
+    let begin = |side: &Side| side.plan["split"]["test_start_ns"].as_i64().filter(|_| side.folds.is_none());
+    let (own_begin, other_begin) = (begin(one)?, begin(other)?);
     let tested = |side: &Side| {
-        let errors = Errors::from_side(side).filter(|errors| errors.split() == "test" && side.folds.is_none())?;
-        errors.are_of_whole_parts().then(|| (errors.samples(), begin(side)))
+        let errors = Errors::from_side(side).filter(|errors| errors.split() == "test")?;
+        errors.are_of_whole_parts().then(|| errors.samples())
     };
-    if let (Some(samples), Some(others)) = (tested(one), tested(other))
-        && samples == others
-        && samples.1.is_some()
-    {
+    let (own, others) = (tested(one), tested(other));
+    if own_begin == other_begin && own? == others? {
         return Some(format!(
-            "{units}: one file, and the same test, {} samples from the same time on: their errors compare too, and their losses do not.",
-            grouped(samples.0)
+            "{units} the same test, {} samples from the same time on: their errors compare too, and their losses do not.",
+            grouped(own?)
         ));
     }
-    let from = |side: &Side| {
-        let samples = tested(side).map_or(String::new(), |(samples, _)| format!(" of {} samples", grouped(samples)));
-        let begin = begin(side).map_or(String::new(), |begin| format!(" from {} on", utc(begin)));
-        format!("that of {}{samples}{begin}", side.samples)
+    let test = |side: &Side, samples: Option<u64>, begin: i64| {
+        let samples = samples.map_or(String::new(), |samples| format!(" of {} samples", grouped(samples)));
+        format!("that of {}{samples} from {} on", side.samples, utc(begin))
     };
-    Some(format!("{units}: one file, and not the same test: {}, {}.", from(one), from(other)))
+    Some(format!("{units} not the same test: {}, {}.", test(one, own, own_begin), test(other, others, other_begin)))
 }
 
 /// Which of several runs with the same samples and the same loss has the lowest validation loss.

@@ -107,6 +107,18 @@ fn a_model_with_a_graph_is_told_from_one_without_and_so_are_their_samples() {
     assert_eq!(sentence(&same), expected);
     let expected = "not the same test: that of A of 10 samples from 1970-01-01 00:00 UTC on, that of B of 10 samples from 1970-01-02 00:00 UTC on.";
     assert_eq!(sentence(&sides([0, 86_400_000_000_000])), expected);
+    // Before one of them was tested, and of an estimate, they were said to be other tests.
+    for evaluation in [Value::Null, json!({ "split": "test", "samples": 5, "drawn": 5, "rmse": [1.0] })] {
+        let evaluated = |begins| {
+            let mut comparison = sides(begins);
+            comparison.sides[1].evaluations = vec![evaluation.clone()];
+            comparison
+        };
+        let sentences = evaluated([0, 0]).sentences();
+        assert!(!sentences.iter().any(|text| text.contains("one file")), "{sentences:?}");
+        let expected = "not the same test: that of A of 10 samples from 1970-01-01 00:00 UTC on, that of B from 1970-01-02 00:00 UTC on.";
+        assert_eq!(sentence(&evaluated([0, 86_400_000_000_000])), expected);
+    }
 }
 
 /// A smaller `huber_delta` makes every loss smaller, and was said to be better.

@@ -12,7 +12,7 @@ use super::int8::Report;
 use super::{Evaluation, Part};
 use crate::command_report::CommandReport;
 use crate::error::{Context as _, Error, Result};
-use crate::host::{Host, PATIENCE, Work};
+use crate::host::{EachOnce, Host, PATIENCE, Work};
 use crate::plan::SplitPlan;
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{loss, training_config};
@@ -102,6 +102,8 @@ fn evaluate_folds(request: &EvaluateRequest, folder: &RunFolder, folds: FoldPlan
             folder.fold(0).root().display()
         )));
     }
+    let observer = EachOnce::new(host);
+    let host = &observer.host(host);
     let (mut done, mut notes) = (Vec::new(), Vec::new());
     for (fold, own) in (1..).zip(folds.trained_folders(folder)?) {
         let judged = evaluate_run(request, own.root(), host).with_context(|| format!("fold {fold}"))?;
@@ -130,6 +132,7 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
     let opening = Opening {
         run,
         data: request.data.as_deref(),
+        made_of: None,
         checkpoint: request.checkpoint,
         weights: Weights::AsTrained,
         device: &request.device,

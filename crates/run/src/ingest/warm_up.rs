@@ -17,16 +17,16 @@ pub(super) fn note(warm_ups: &[WarmUp], features: &[Feature]) -> Option<String> 
     let names = features.iter().filter(|feature| feature.warm_up() == look_back).map(ToString::to_string);
     let names: Vec<String> = names.collect();
     let verb = if names.len() == 1 { "reads" } else { "read" };
-    let (in_each, or_join) = match segments {
-        1 => (String::new(), ""),
-        _ => (format!(", in each of {segments} segments"), ", or let segments go on over longer holes"),
+    let (in_each, advice) = match segments {
+        1 => (String::new(), " or give more bars"),
+        _ => (format!(", in each of {segments} segments"), ", give more bars, or let segments go on over longer holes"),
     };
     let others = match long.len() - 1 {
         0 => String::new(),
         others => format!("; {} likewise", plural(others, "other instrument")),
     };
     Some(format!(
-        "{instrument}: {without_row} of {bars} {timeframe} bars have no row: {} {verb} {} before a row{in_each}; choose features that read fewer, give more bars{or_join}{others}",
+        "{instrument}: {without_row} of {bars} {timeframe} bars have no row: {} {verb} {} before a row{in_each}; choose features that read fewer{advice}{others}",
         listed(&names),
         plural(look_back, "bar")
     ))
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(note(&[warm_up("A", 20, 1)], &features), None);
         assert_eq!(
             note(&[warm_up("A", 49, 1)], &features).unwrap(),
-            "A: 49 of 200 D1 bars have no row: sma_50_distance reads 49 bars before a row; choose features that read fewer, give more bars"
+            "A: 49 of 200 D1 bars have no row: sma_50_distance reads 49 bars before a row; choose features that read fewer or give more bars"
         );
         let several = note(&[warm_up("A", 49, 1), warm_up("B", 147, 3), warm_up("C", 0, 1)], &features).unwrap();
         assert!(

@@ -8,7 +8,7 @@ use super::samples::{PredictRequest, Predicted, SampleChoice, predict_with};
 use crate::error::{Context as _, Result};
 use crate::evaluate::Part;
 use crate::evaluate::folds::FoldPlan;
-use crate::host::Host;
+use crate::host::{EachOnce, Host};
 use crate::run_folder::RunFolder;
 use crate::trained::Trained;
 
@@ -28,6 +28,8 @@ pub(super) fn predict_checked(
     host: &Host<'_>,
     check: impl Fn(&Trained, &Path) -> Result<()>,
 ) -> Result<Predicted> {
+    let observer = EachOnce::new(host);
+    let host = &observer.host(host);
     let by_one_model = |request: &PredictRequest| {
         let (mut trained, latest) = request.open(host)?;
         check(&trained, latest.as_ref().map_or(trained.data.path(), LatestSamples::data))?;

@@ -82,6 +82,7 @@ impl PredictRequest {
         let opening = Opening {
             run: &self.run,
             data: latest.as_ref().map(LatestSamples::path).or(self.data.as_deref()),
+            made_of: latest.as_ref().map(LatestSamples::data),
             checkpoint: self.checkpoint,
             weights: self.weights,
             device: &self.device,

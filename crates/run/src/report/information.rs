@@ -95,7 +95,7 @@ fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 fn table(evaluation: &Evaluation) -> Table {
     let columns = evaluation.information_columns();
     let names = columns.iter().map(|column| column.name.clone());
-    let target = if evaluation.target_names.is_empty() { "horizon" } else { evaluation.unit_names.target };
+    let target = evaluation.unit_names.target;
     let head = std::iter::once(target.to_owned()).chain(names).chain(["lag".to_owned(), "graphs".to_owned()]);
     let rows = evaluation.model.information.iter().flat_map(|information| {
         let counts = information.ic_lags.iter().zip(&information.ic_graphs).enumerate();
@@ -118,6 +118,7 @@ mod tests {
 
     use super::*;
     use crate::text::DAY_NS;
+    use crate::unit_names::UnitNames;
 
     fn evaluation(times: bool) -> Evaluation {
         let mut evaluation = Evaluation::with_one_horizon([("model", 1.0)]);
@@ -167,6 +168,11 @@ mod tests {
         evaluation.target_names = vec!["forward_3".to_owned()];
         let html = section(&evaluation).unwrap().body;
         assert!(html.contains("<th scope=\"row\">1 forward_3</th>"), "{html}");
+        // Targets of graphs without names were called horizons.
+        evaluation.target_names = Vec::new();
+        evaluation.unit_names = UnitNames { target: "target", ..UnitNames::SAMPLES };
+        let html = section(&evaluation).unwrap().body;
+        assert!(html.contains("Correlations by target:") && !html.contains("Correlations by horizon"), "{html}");
     }
 
     #[test]

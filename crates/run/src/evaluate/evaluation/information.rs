@@ -66,8 +66,7 @@ impl Evaluation {
     pub(super) fn information_text(&self) -> String {
         let Some(information) = &self.model.information else { return String::new() };
         let mut text = format!("correlations of predictions and targets within each {}\n\n", self.unit());
-        let head = if self.target_names.is_empty() { "horizon" } else { self.unit_names.target };
-        let targets = self.target_column(head, information.ic_graphs.len());
+        let targets = self.target_column(self.unit_names.target, information.ic_graphs.len());
         text.push_str(&targets[0]);
         let columns = self.information_columns();
         columns.iter().for_each(|column| text.push_str(&format!("  {:>width$}", column.name, width = column.width())));
