@@ -47,7 +47,13 @@ const RUST_LIBRARY: Part = Part {
     is_present: has_rust_target,
     install: "rustup target add aarch64-unknown-linux-gnu",
 };
-const QEMU: Part = Part { name: "qemu", is_present: || starts(EMULATOR), install: "apt-get install qemu-user" };
+/// Older ones record each page that is reserved, and take 13 GB of memory for a memory pool's.
+const QEMU_MAJOR_MIN: u32 = 8;
+const QEMU: Part = Part {
+    name: "qemu 8 or later",
+    is_present: || qemu_major().is_some_and(|major| major >= QEMU_MAJOR_MIN),
+    install: "apt-get install qemu-user (Debian 12: --target-release bookworm-backports)",
+};
 
 const TO_BUILD: &[Part] = &[
     RUST_LIBRARY,
@@ -335,6 +341,17 @@ fn starts(program: &str) -> bool {
     succeed(Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null())).is_ok()
 }
 
+fn qemu_major() -> Option<u32> {
+    let output = limits::output(Command::new(EMULATOR).arg("--version")).ok()?;
+    major_version(&String::from_utf8_lossy(&output.stdout))
+}
+
+/// The first number after the word `version`.
+fn major_version(text: &str) -> Option<u32> {
+    let (_, version) = text.split_once("version ")?;
+    version.split('.').next()?.parse().ok()
+}
+
 fn knows_arm_packages() -> bool {
     let output = limits::output(Command::new("dpkg").arg("--print-foreign-architectures"));
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).lines().any(|line| line == "arm64"))
@@ -350,6 +367,13 @@ mod tests {
     use super::*;
     use crate::nextest::TimedTest;
     use crate::workspace::Package;
+
+    #[test]
+    fn versions_of_qemu_are_read() {
+        assert_eq!(major_version("qemu-aarch64 version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\n"), Some(7));
+        assert_eq!(major_version("qemu-aarch64 version 10.0.2\n"), Some(10));
+        assert_eq!(major_version("no qemu"), None);
+    }
 
     fn workspace(names: &[&str]) -> Workspace {
         let package = |name: &&str| Package {
