@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_clock", "bar_columns", "bars_of_ticks", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "memory_snapshot", "monitor", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "synthesize", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_clock", "bar_columns", "bars_of_ticks", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "series_symbols", "symbol_columns", "synthesize", "timeframes", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -404,6 +404,11 @@ def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[
     Proves that no sample of a series file sees the future.
     """
 
+def likely_symbol(name: str, symbols: SupportsGetItem[int, str]) -> str | None:
+    """
+    The first of `symbols` that `name` may be another name of.
+    """
+
 def memory_snapshot(path: str | PathLike[str], pickle: str | PathLike[str] | None, svg: str | PathLike[str] | None) -> tuple[str, dict[str, Any]]:
     """
     Memory in a snapshot, or in the latest one of a run, also as the files `pickle` and `svg`.
@@ -477,9 +482,25 @@ def scatter_plan_from_offsets(indptr: SupportsIndex, offsets: SupportsIndex, row
     integers.
     """
 
+def series_symbols(path: str | PathLike[str]) -> list[str]:
+    """
+    Symbols of a series file.
+    """
+
+def symbol_columns(names: SupportsGetItem[int, str]) -> tuple[list[int], list[int]]:
+    """
+    Places of the columns with names as those of symbols have them, the first choice first: of those
+    that have symbols whatever their rows are, and of others.
+    """
+
 def synthesize(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     Writes synthetic bars, shares or samples.
+    """
+
+def timeframes() -> list[tuple[str, int]]:
+    """
+    Names of timeframes, shortest first, and the least duration of their bars in nanoseconds.
     """
 
 def train(call: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,15 +53,17 @@ enum Operands<'a> {
 }
 
 impl<'a> RecurrentProduct<'a> {
-    /// The product of `h` [rows, hidden], which is packed or quantised where the weights are.
+    /// The product of `h`, [rows, hidden] as `shape` says, packed or quantised where the weights
+    /// are.
     pub(super) fn new(
         isa: ProductIsa,
         weights: &'a LayerWeights,
-        [rows, hidden]: [usize; 2],
+        shape: [usize; 2],
         h: View<'_>,
         pairs: &'a mut Bf16Scratch,
         activations: &'a mut Activations,
     ) -> Self {
+        let [rows, hidden] = shape;
         let operands = match (&weights.quantized, isa.bf16_isa) {
             (Some(quantized), _) => {
                 let int8_isa = activations.isa();

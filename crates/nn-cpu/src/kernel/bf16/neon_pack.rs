@@ -114,7 +114,8 @@ unsafe fn store(words: [uint32x4_t; 4], to: *mut f32) {
 /// # Safety
 /// There is room for them from `to` on; the CPU has NEON.
 #[inline(always)]
-unsafe fn store_transposed([a, b, c, d]: [[uint32x4_t; 4]; 4], to: *mut f32) {
+unsafe fn store_transposed(rows: [[uint32x4_t; 4]; 4], to: *mut f32) {
+    let [a, b, c, d] = rows;
     for i in 0..4 {
         // SAFETY: the contract is the same.
         unsafe {

@@ -189,7 +189,7 @@ fn product_in_doubles(a: u32, b: u32) -> f32 {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Of near exponents, most sums lie between two numbers.
+    /// Sums of near exponents lie between two numbers for the most part.
     #[test]
     fn the_twin_of_bfdot_is_its_definition(any_bits in any::<[u32; 3]>(), is_near in any::<bool>()) {
         let [sum, a, b] = any_bits;

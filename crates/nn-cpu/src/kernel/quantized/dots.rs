@@ -119,7 +119,8 @@ impl<D: Dots> RowSums for HighLow<D> {
     }
 
     #[inline(always)]
-    unsafe fn dot(self, [high, low]: [D::Four; 2], weights: D::Weights) -> Self {
+    unsafe fn dot(self, numbers: [D::Four; 2], weights: D::Weights) -> Self {
+        let [high, low] = numbers;
         // SAFETY: the contract is the same.
         unsafe { HighLow(self.0.dot(high, weights), self.1.dot(low, weights)) }
     }

@@ -150,7 +150,8 @@ impl GraphLayer {
 
     /// Grows the buffers to a batch of so many nodes, and to so many places. Dropout needs none in
     /// prediction.
-    pub(super) fn prepare(&mut self, [nodes, places]: [usize; 2], learns: bool) -> Result<()> {
+    pub(super) fn prepare(&mut self, nodes_and_places: [usize; 2], learns: bool) -> Result<()> {
+        let [nodes, places] = nodes_and_places;
         self.shape.sizes.nodes = nodes as u32;
         let lens = self.shape.lens(nodes, places);
         let GraphLayer { dropped, mapped: Mapped { values, src, dst, edge_vectors }, coefficients, y, .. } = self;

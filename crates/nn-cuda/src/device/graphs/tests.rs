@@ -194,7 +194,7 @@ fn batches() -> impl Strategy<Value = (Vec<usize>, Vec<usize>)> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// What pads takes part in nothing.
+    /// Padding takes part in nothing.
     #[test]
     fn a_padded_batch_has_the_bits_of_the_batch(case in cases(), (sizes, indices) in batches()) {
         let source = Source::new(&sizes);
