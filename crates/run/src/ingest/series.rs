@@ -174,16 +174,18 @@ pub(super) fn write(
     let ReadBars { recipe, recordings, functions } = recipe.read_with_functions(usage, folder, host)?;
     let StreamedRecordings { mut recordings, bars, fingerprints } = recordings;
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
+    // Remarks on a file that is made; one that is not has its error alone.
+    let mut notes = Vec::new();
     if let Some(kept) = &mut kept {
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
         kept.continued = continued_bars(&recordings.universe.recordings, &bars, kept)?;
-        kept.continued.iter().for_each(|(symbol, close_time)| {
-            host.observer.note(&format!(
+        notes.extend(kept.continued.iter().map(|(symbol, close_time)| {
+            format!(
                 "{symbol}: the bar that closes at {} was unfinished when {} was made; it is as the files have it now, and so is what it decides",
                 utc(*close_time),
                 out.display()
-            ));
-        });
+            )
+        }));
     }
     let kept_scaler = kept.as_ref().map(ExistingSeries::kept_scaler);
     let instruments = instruments_of(&symbols, &bars, &recordings.pip_sizes, kept_scaler.as_ref());
@@ -201,7 +203,7 @@ pub(super) fn write(
         }
     };
     if kept.is_none() {
-        warm_up::note(&plan.warm_ups(), &spec.features).iter().for_each(|note| host.observer.note(note));
+        notes.extend(warm_up::note(&plan.warm_ups(), &spec.features));
     }
     let series = SeriesProvenance {
         segments: &header.segments,
@@ -237,6 +239,7 @@ pub(super) fn write(
         drop(prefix);
         written
     })?;
+    notes.iter().for_each(|note| host.observer.note(note));
     Ok(report)
 }
 
