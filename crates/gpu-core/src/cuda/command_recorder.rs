@@ -6,7 +6,7 @@
 //! submitted to any other stream, what takes mappings away. Memory that was freed meanwhile is used
 //! by its next owner after that, too.
 
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use super::captures::Captures;
 use super::context::Context;
@@ -71,18 +71,28 @@ impl<'a> Deferral<'a> {
 
     /// Submits the rest of the deferred work; an error if some of it was not submitted, now or
     /// before.
-    pub(super) fn end(self) -> Result<(), DriverFault> {
-        let last = self.context.enter();
-        self.context.deferred().failed.take().map_or(last, Err)
+    pub(super) fn end(mut self) -> Result<(), DriverFault> {
+        let current = self.context.enter_aside();
+        // Other threads defer work as long as the captures are there: nothing comes between.
+        let mut deferred = self.context.deferred();
+        let last = current.and_then(|()| deferred.submit());
+        let outcome = deferred.failed.take().map_or(last, Err);
+        self.take_back(deferred);
+        std::mem::forget(self);
+        outcome
+    }
+
+    /// Takes the captures back. Work that still waits is given up.
+    fn take_back(&mut self, mut deferred: MutexGuard<'_, CommandRecorder>) {
+        (deferred.waiting, deferred.failed) = (Vec::new(), None);
+        *self.captures = deferred.captures.take().expect("they are there while work is held back");
     }
 }
 
 impl Drop for Deferral<'_> {
-    /// Work that still waits, as only a panic leaves it, is given up.
+    /// Gives up the work of a panic.
     fn drop(&mut self) {
-        let mut deferred = self.context.deferred();
-        (deferred.waiting, deferred.failed) = (Vec::new(), None);
-        *self.captures = deferred.captures.take().expect("they are there while work is held back");
+        self.take_back(self.context.deferred());
     }
 }
 

@@ -9,17 +9,18 @@ fn sources_that_are_gone_or_have_other_rows_are_named() {
     let last_row = old.lines().last().unwrap();
     let (time, prices) = last_row.split_once(',').unwrap();
     let day = &time[..10];
-    // The bar that was open when the file was written, another one before it, and one that is gone.
-    let mut unfinished = prices.split(',').map(str::to_owned).collect::<Vec<_>>();
-    unfinished[3] = unfinished[0].clone();
-    let unfinished = whole.replacen(last_row, &format!("{time},{}", unfinished.join(",")), 1);
+    // The last bar of the file with another open, and one that is gone.
+    let mut other = prices.split(',').map(str::to_owned).collect::<Vec<_>>();
+    other.swap(0, 3);
+    assert_ne!(other[0], other[3]);
+    let other = whole.replacen(last_row, &format!("{time},{}", other.join(",")), 1);
     let lost: String =
         whole.lines().enumerate().filter(|(k, _)| *k != 3_000).map(|(_, row)| format!("{row}\n")).collect();
     let lost_day = &whole.lines().nth(3_000).unwrap()[..10];
     let later = whole.lines().take(1).chain(whole.lines().skip(CUT)).map(|row| format!("{row}\n")).collect();
     let shorter = whole.lines().take(CUT - 1).map(|row| format!("{row}\n")).collect();
     for (text, said) in [
-        (unfinished, day),
+        (other, day),
         (lost, lost_day),
         (later, "the first bar of EURUSD opens at 2018-01-01 "),
         (shorter, "would be lost"),
