@@ -1,6 +1,7 @@
 //! Work that comes again, captured and replayed.
 
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use cust::sys::{self, CUresult, CUstreamCaptureMode};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
@@ -53,6 +54,29 @@ fn what_comes_again_is_captured_and_then_one_call() {
         assert_eq!(calls(&driver), expected);
     }
     assert_eq!([driver.calls("cuMemcpyDtoDAsync_v2"), driver.calls("cuModuleGetFunction")], [2, 1]);
+}
+
+/// Work that came between the last submission of a deferral and its end was lost.
+#[test]
+fn what_another_thread_defers_is_done() {
+    let (_driver, device) = with_kernels();
+    let (ours, theirs) = (ones(&device), ones(&device));
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            let mut captures = Captures::default();
+            while !is_done.load(Ordering::Relaxed) {
+                captures.run(&device, || scale(&ours, 1.0)).unwrap();
+            }
+        });
+        for _ in 0..1000 {
+            for (factor, expected) in [(2.0, 16.0), (0.5, 1.0)] {
+                scale(&theirs, factor).unwrap();
+                assert_eq!(theirs.to_vec().unwrap(), [expected; 3]);
+            }
+        }
+        is_done.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]
