@@ -23,6 +23,7 @@ UNNAMED = "BARS"
 """The symbol of frames that name none."""
 LIBRARIES = ("pandas", "polars", "pyarrow")
 """Libraries whose frames are read, the usual one first."""
+ADJUSTED_CLOSE = "adj_close"
 _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
 _LISTED_MAX = 5
@@ -32,6 +33,8 @@ _SHOWN_MAX = 40
 _FILE_NAME_MAX = 200
 """Bytes of a symbol that a file may be named after; file systems take 255 with the ending."""
 _DAY_NS = 86_400_000_000_000
+_ROUNDING_MAX = 1e-12
+"""Rounding of products in double precision, relative to the price."""
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
 """1980 and 2100."""
@@ -87,6 +90,26 @@ class Bars:
         columns = {name: values[rows] for name, values in self.columns.items()}
         times = {name: values[rows] for name, values in self.time_columns.items()}
         return Bars(self.time_ns[rows], self.is_utc, columns, self.rows[rows], times, self.zone)
+
+    def as_read(self, prices: str) -> Bars:
+        """The bars as those of a file are read with the option `prices`: adjusted by the adjusted close, without columns
+        that tell of adjustments alone."""
+        columns = {name: values for name, values in self.columns.items() if name not in (ADJUSTED_CLOSE, *_UNNEEDED)}
+        adjusted_close = self.columns.get(ADJUSTED_CLOSE)
+        if adjusted_close is None and prices == "adjusted":
+            raise DataError(
+                "there is no adjusted close to adjust prices with; read them as quoted, or name the column adjusted_close",
+                column=ADJUSTED_CLOSE,
+            )
+        if adjusted_close is not None and prices != "quoted":
+            factor = adjusted_close / columns["close"]
+            columns.update({name: columns[name] * factor for name in PRICES})
+        # High and low hold what they miss by the rounding of a product.
+        top, bottom = np.maximum(columns["open"], columns["close"]), np.minimum(columns["open"], columns["close"])
+        high, low = columns["high"], columns["low"]
+        columns["high"] = np.where((high < top) & (high >= top * (1 - _ROUNDING_MAX)), top, high)
+        columns["low"] = np.where((low > bottom) & (low <= bottom * (1 + _ROUNDING_MAX)), bottom, low)
+        return dataclasses.replace(self, columns=columns)
 
 
 @dataclasses.dataclass(frozen=True)

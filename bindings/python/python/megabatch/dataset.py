@@ -543,8 +543,8 @@ def ingest(
     names, others = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
-        zone = named.get("zone")
-        others_bars = [Context(name, frame, names or [], zone) for name, frame in others_frames.items()]
+        zone, prices = named.get("zone"), named.get("prices") or "auto"
+        others_bars = [Context(name, frame, names or [], zone, prices) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
@@ -615,8 +615,8 @@ def _functions_again(
     _, frames = _context(context)
     if not called and target is None and not frames:
         return None
-    _, library, names = _megabatch.function_inputs(path)
-    others = given_again(frames, names, path)
+    _, library, names, prices = _megabatch.function_inputs(path)
+    others = given_again(frames, names, prices, path)
     return _functions.Functions(called, target, library, others).native()
 
 

@@ -730,12 +730,13 @@ def _functions_of(
         return None
     library = _frames.library(bars) if _frames.is_frame(bars) else None
     names: list[str] = []
+    prices = "auto"
     if data is not None:
-        _, of_data, names = _megabatch.function_inputs(data)
+        _, of_data, names, prices = _megabatch.function_inputs(data)
         library = library or of_data
     if library not in _frames.LIBRARIES:
         library = None
-    others = given_again(context or {}, names, data)
+    others = given_again(context or {}, names, prices, data)
     return _functions.Functions(called, None, library, others, context_is_whole=True).native()
 
 
