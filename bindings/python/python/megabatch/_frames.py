@@ -206,6 +206,23 @@ def name_in(frame: Any, symbol: str) -> str:
     return symbol if other is None else other
 
 
+def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The name of the field of a bar that tells the instrument, and its symbol, by the rules of columns."""
+    keys = list(bar)
+    sure, likely = _megabatch.symbol_columns([str(key) for key in keys])
+    for place in (*sure, *likely)[:1]:
+        value = bar[keys[place]]
+        is_feature = isinstance(value, (float, np.floating)) and value % 1 != 0
+        if not is_feature and not _is_missing(value):
+            return str(keys[place]), str(value).strip()
+    return None
+
+
+def is_in_other_case(name: str, symbol: str) -> bool:
+    """True for names that differ in the case of letters at most, which are of one instrument."""
+    return name.upper() == symbol.upper()
+
+
 def did_you_mean(symbol: str, symbols: Iterable[str]) -> str:
     """The end of a message that misses a symbol which is another form of one of `symbols`."""
     meant = _megabatch.likely_symbol(symbol, list(symbols))

@@ -918,6 +918,8 @@ class Follower:
         self._zone = zone
         self._columns: list[tuple[str, Any]] = []
         """Numbers of a bar that is pushed: their names in a header, and in the bar."""
+        self._names: set[str] = set()
+        """Other forms of the symbol, which are taken for it."""
         self._lines = 0
         self._pushed = 0
         self.totals: dict[str, Any] | None = None
@@ -926,11 +928,12 @@ class Follower:
     def push(self, bar: Mapping[str, Any]) -> Forecast | None:
         """Takes the next closed bar: `time` (when it opened: a datetime, a numpy time, a text, or a number of s,
         ms, µs or ns since 1970), `open`, `high`, `low`, `close` and, if they are known, `volume` and the other columns of
-        a file, in any case of letters. `None` while windows are not full. A bar that cannot be used raises `DataError`
-        and counts for nothing: the stream goes on with the next."""
+        a file, in any case of letters. `None` while windows are not full. A bar that cannot be used, or whose `symbol` is
+        another one, raises `DataError` and counts for nothing: the stream goes on with the next."""
         time_key = next((key for key in bar if str(key).strip().lower() == "time"), None)
         if time_key is None:
             raise DataError("the bar has no 'time'; expected time, open, high, low, close and perhaps volume", column="time")
+        self._require_own(bar)
         header = ""
         columns = self._columns
         if not columns:
@@ -945,6 +948,25 @@ class Follower:
             refused.fields["row"] = self._pushed - 1
             raise refused
         return forecasts[-1] if forecasts else None
+
+    def _require_own(self, bar: Mapping[str, Any]) -> None:
+        """Refuses a bar of another symbol. Without one to follow, all bars are of the first that names one."""
+        found = _frames.symbol_in(bar)
+        if found is None:
+            return
+        key, name = found
+        self._symbol = symbol = self._symbol or name
+        if name in self._names or _frames.is_in_other_case(name, symbol):
+            return
+        if _megabatch.likely_symbol(name, [symbol]) is None:
+            raise DataError(
+                f"{key} of the bar is {name}, and the bars of {symbol} are followed: leave out bars of other symbols, or "
+                f"this field if it names none",
+                column=key,
+                found=name,
+            )
+        log.warning("the bars: those of %s are taken for those of %s", name, symbol)
+        self._names.add(name)
 
     def _push(self, text: bytes) -> tuple[list[Forecast], DataError | None]:
         """The forecasts before the first row that cannot be used, and its error."""
@@ -989,7 +1011,7 @@ class Follower:
         if not len(frame):
             return
         symbol = None if self._symbol is None else _frames.name_in(frame, self._symbol)
-        if symbol != self._symbol:
+        if symbol is not None and self._symbol is not None and not _frames.is_in_other_case(symbol, self._symbol):
             log.warning("the frame: rows of %s are taken for those of %s", symbol, self._symbol)
         by_symbol = list(_frames.by_symbol(frame, symbol, columns=None).values())
         if len(by_symbol) > 1:
