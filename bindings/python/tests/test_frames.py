@@ -180,6 +180,15 @@ class Frames(InFolder):
         del ds
         self.assertTrue(folder.exists())
         del longer
+        # `ingest` writes them in upper case.
+        lower = mb.ingest({"aapl": frame[:9000], "brk.b": frame[:9000]}, **BARS)
+        self.assertEqual(lower.instruments, ("AAPL", "BRK.B"))
+        longer = lower.append({"aapl": frame[9000:], "brk.b": frame[9000:]})
+        self.assertEqual((longer.instruments, len(longer) > len(lower)), (("AAPL", "BRK.B"), True))
+        with self.assertRaisesRegex(mb.DataError, r"did you mean BRK\.B\?$"):
+            longer.append({"brk-b": frame[9000:]})
+        with self.assertRaisesRegex(mb.DataError, "aapl"):
+            longer.append({"aapl": frame[9000:], "AAPL": frame[9000:]})
         self.assertFalse(folder.exists())
 
     def test_a_clock_on_a_wall_is_stated_again(self) -> None:

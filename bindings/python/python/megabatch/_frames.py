@@ -223,6 +223,12 @@ def is_in_other_case(name: str, symbol: str) -> bool:
     return name.upper() == symbol.upper()
 
 
+def name_among(symbol: str, known: Sequence[str]) -> str:
+    """The one of the names `known` that `symbol` is but for the case of letters; `symbol` itself where there is none."""
+    found = [name for name in known if is_in_other_case(name, symbol)]
+    return found[0] if len(found) == 1 else symbol
+
+
 def did_you_mean(symbol: str, symbols: Iterable[str]) -> str:
     """The end of a message that misses a symbol which is another form of one of `symbols`."""
     meant = _megabatch.likely_symbol(symbol, list(symbols))

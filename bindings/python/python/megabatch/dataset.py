@@ -319,7 +319,7 @@ class Dataset:
         columns += _features.columns_of(_megabatch.function_inputs(self._path)[0], None)
         columns += filter(None, [self._facts["weight_column"]])
         end_column = self._facts["label_end_column"]
-        frames = sources.by_symbol(symbol, columns, end_column, unnamed)
+        frames = sources.by_symbol(symbol, columns, end_column, unnamed).named_as(known)
         strange = [name for name in frames.symbols() if name not in known]
         if strange:
             advice = "; a new symbol needs a scaler of its own: ingest all bars anew"
