@@ -722,6 +722,10 @@ class Following(InFolder):
         with self.assertLogs("megabatch", "WARNING") as logged:
             self.assertEqual([one.time for one in run.follow(both.replace("BRK.B", "brk-b"))], expected)
         self.assertRegex("\n".join(logged.output), "rows of brk-b are taken for those of BRK.B")
+        # The case of letters makes no other symbol.
+        self.assertEqual([one.time for one in run.follow(later, symbol="brk.b")], expected)
+        with self.assertRaisesRegex(mb.ConfigError, r"did you mean BRK\.B"):
+            run.follow(later, symbol="brk-b")
         # Bars one by one go by the same rule.
         rows = [{str(name): value for name, value in row.items()} for row in later.to_dict("records")]
         for key in ("symbol", "Ticker", "instrument"):

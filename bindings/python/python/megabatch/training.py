@@ -685,6 +685,10 @@ class Run:
         files = [history] if isinstance(history, (str, os.PathLike)) else list(history)
         path = self._data_path(data, "follow")
         zone = zone or _clock(path)
+        known = _symbols(path)
+        symbol = symbol and _frames.name_among(symbol, known)
+        # Bars of a series without a symbol may have any.
+        own = known[0] if len(known) == 1 and known[0] != _frames.UNNAMED else None
         call = {
             "run": self.path,
             "data": _path_of(data, "follow"),
@@ -696,7 +700,7 @@ class Run:
             "zone": zone,
             "functions": _functions_of(features, bars, path, context),
         }
-        return Follower(_megabatch.Follower(call), bars, symbol or _symbol(path), zone)
+        return Follower(_megabatch.Follower(call), bars, symbol or own, zone)
 
 
 def _clock(data: str | None) -> str | None:
@@ -709,14 +713,13 @@ def _clock(data: str | None) -> str | None:
     return None
 
 
-def _symbol(data: str | None) -> str | None:
-    """The symbol of a series file of one, if its bars had one. Opening the follower tells what is wrong with another."""
+def _symbols(data: str | None) -> list[str]:
+    """The symbols of a series file. Opening the follower tells what is wrong with another."""
     if data is None:
-        return None
+        return []
     with contextlib.suppress(MegabatchError):
-        symbols = _megabatch.series_symbols(data)
-        return symbols[0] if len(symbols) == 1 and symbols[0] != _frames.UNNAMED else None
-    return None
+        return _megabatch.series_symbols(data)
+    return []
 
 
 def _functions_of(
