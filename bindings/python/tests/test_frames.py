@@ -147,6 +147,9 @@ class Frames(InFolder):
         ds = mb.ingest(frame[:9000], symbol="EURUSD", out=out, **BARS)
         shutil.copy(out, by_program)
         longer = ds.append(frame[8900:])
+        # The time is a column of ours.
+        assert longer.report is not None
+        self.assertEqual(longer.report.unused_columns, [])
         written = self.folder / "own.bars" / "2" / "EURUSD.csv"
         self.program("ingest", "--append", written, "--out", by_program)
         self.assertEqual(out.read_bytes(), by_program.read_bytes())
