@@ -161,8 +161,8 @@ class Frames(InFolder):
         for wrong, message in [
             (later.assign(close=later["close"] * 1.001, high=later["high"] * 1.002), "EURUSD|of the frame"),
             (later.assign(high=later["high"].where(later.index != later.index[5])), "^row 5 of the frame: "),
-            (later.assign(symbol="GBPUSD"), "symbol 'GBPUSD': expected one of .* EURUSD; a new symbol needs a scaler"),
-            (later.assign(symbol="eur/usd"), r"symbol 'eur/usd': expected one of .* EURUSD; did you mean EURUSD\?$"),
+            (later.assign(symbol="GBPUSD"), "^symbol 'GBPUSD': .*own.h5 has EURUSD; a new symbol needs a scaler"),
+            (later.assign(symbol="eur/usd"), r"^symbol 'eur/usd': .*own.h5 has EURUSD; did you mean EURUSD\?$"),
         ]:
             with self.assertRaisesRegex(mb.DataError, message):
                 longer.append(wrong)
@@ -177,7 +177,7 @@ class Frames(InFolder):
         self.assertEqual((longer.instruments, longer.path), (("AAA", "BBB"), ds.path))
         self.assertGreater(len(longer), len(ds))
         self.assertEqual(len(mb.open(longer.path)), len(longer))
-        with self.assertRaisesRegex(mb.DataError, "expected one of .* AAA, BBB"):
+        with self.assertRaisesRegex(mb.DataError, "^the bars name no symbol: .* has AAA, BBB; name the instrument with symbol$"):
             longer.append(frame[9000:])
         folder = ds.path.parent
         del ds

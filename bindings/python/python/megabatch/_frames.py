@@ -158,7 +158,7 @@ def by_symbol(
         }
         if not frames and symbol is not None:
             raise DataError(
-                f"no frame has the symbol {symbol}; there are {_nearest(symbol, map(str, frame))}", column="symbol", found=symbol
+                f"no frame has the symbol {symbol}; there are {nearest(symbol, map(str, frame))}", column="symbol", found=symbol
             )
         if columns:
             _require_everywhere(_tables(frames), columns)
@@ -173,7 +173,7 @@ def by_symbol(
         return _by_rows(_Table.open(frame), symbol, columns, unnamed, label_end)
     if symbol is not None and symbol not in tables:
         raise DataError(
-            f"no column of the frame has the symbol {symbol}; there are {_nearest(symbol, tables)}",
+            f"no column of the frame has the symbol {symbol}; there are {nearest(symbol, tables)}",
             column="symbol",
             found=symbol,
         )
@@ -188,7 +188,7 @@ def by_symbol(
     return found
 
 
-def _nearest(symbol: str, symbols: Iterable[str]) -> str:
+def nearest(symbol: str, symbols: Iterable[str]) -> str:
     """The symbols in a message that misses one of them: all, or those that are most like it."""
     names = list(dict.fromkeys(symbols))
     shown, more = names, ""
@@ -393,7 +393,7 @@ def _by_rows(
     rows = _rows_by_symbol(symbols) if symbol is None else {symbol: np.flatnonzero(symbols == symbol)}
     if symbol is not None and not rows[symbol].size:
         raise DataError(
-            f"no row of the frame has the symbol {symbol}; there are {_nearest(symbol, symbols.tolist())}",
+            f"no row of the frame has the symbol {symbol}; there are {nearest(symbol, symbols.tolist())}",
             column="symbol",
             found=symbol,
         )

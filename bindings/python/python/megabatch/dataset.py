@@ -323,11 +323,12 @@ class Dataset:
         strange = [name for name in frames.symbols() if name not in known]
         if strange:
             advice = "; a new symbol needs a scaler of its own: ingest all bars anew"
-            raise DataError(
-                f"symbol {strange[0]!r}: expected one of {self._path}, {', '.join(known)}"
-                f"{_frames.did_you_mean(strange[0], known) or advice}",
-                column="symbol",
-            )
+            if not strange[0]:
+                advice = "; name the instrument with symbol"
+            elif _frames.did_you_mean(strange[0], known):
+                advice = ""
+            subject = f"symbol {strange[0]!r}" if strange[0] else "the bars name no symbol"
+            raise DataError(f"{subject}: {self._path} has {_frames.nearest(strange[0], known)}{advice}", column="symbol")
         clock = _megabatch.bar_clock(self._path)
         # Where a clock was stated, options have it.
         if not frames.are_utc() and (clock is None or not clock[1]):
