@@ -83,6 +83,11 @@ class Epoch:
         """
         The next batch as tables to be taken over; `None` after the last.
         """
+    def next_writable_arrays(self, /) -> dict[str, NDArray[Any]] | None:
+        """
+        The next batch as arrays by key that may be written, but for windows in the memory of the
+        data file; `None` after the last.
+        """
 
 @final
 class EpochSamples:

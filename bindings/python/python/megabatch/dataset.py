@@ -387,6 +387,14 @@ class Dataset:
 
     def __getitem__(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
         """The samples of these places, as a batch; a sample of its own has no first dimension."""
+        part = self._at(samples)
+        batch = next(iter(part.loader(len(part))))
+        if isinstance(samples, (int, np.integer)):
+            return {key: array[0] for key, array in batch.items()}
+        return batch
+
+    def _at(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Dataset:
+        """The samples of these places, one or more."""
         if isinstance(samples, str):
             index = f"dataset.instruments.index({samples!r})"
             advice = f"those of an instrument are dataset[dataset.sample_instruments == {index}]"
@@ -404,15 +412,14 @@ class Dataset:
         part = self._chosen(chosen.astype(np.int64))
         if not len(part):
             raise ConfigError("no samples were asked for")
-        batch = next(iter(part.loader(len(part))))
-        if isinstance(samples, (int, np.integer)):
-            return {key: array[0] for key, array in batch.items()}
-        return batch
+        return part
 
     def __getitems__(self, samples: Sequence[int]) -> Sequence[Batch]:
         """The samples of these places, each as `[place]` gives it. PyTorch's `DataLoader` asks for a batch by it, which
         is gathered at once; its `collate_fn=mb.collate` takes the batch as it was gathered."""
-        return GatheredSamples(batch=self[samples])
+        part = self._at(samples)
+        # PyTorch makes tensors of the arrays, which may be written.
+        return GatheredSamples(batch=next(part.loader(len(part))._writable_batches()))
 
     def _numbers(self, places: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Numbers of the samples at these places of the whole file, as `indices` has them, which takes a list of all."""
