@@ -136,8 +136,14 @@ impl HeldMemory {
     }
 }
 
-/// The tables of `batch` by `keys`, and its samples, as arrays.
-pub(crate) fn arrays<'py>(py: Python<'py>, batch: GatheredBatch, keys: &[Py<PyString>]) -> PyResult<Arrays<'py>> {
+/// The tables of `batch` by `keys`, and its samples, as arrays. They may be written if `writable`,
+/// but for those in the memory of the file.
+pub(crate) fn arrays<'py>(
+    py: Python<'py>,
+    batch: GatheredBatch,
+    keys: &[Py<PyString>],
+    writable: bool,
+) -> PyResult<Arrays<'py>> {
     let numpy = NUMPY.get_or_try_init(py, || Numpy::find(py))?;
     let samples: Vec<i64> = batch.samples().iter().map(|&sample| sample as i64).collect();
     let windows = batch.tables() - 1;
@@ -146,11 +152,12 @@ pub(crate) fn arrays<'py>(py: Python<'py>, batch: GatheredBatch, keys: &[Py<PySt
     let dict = PyDict::new(py);
     for (key, rows) in keys.iter().zip(&tables) {
         let (shape, strides) = (&rows.shape[..], Some(&rows.strides[..]));
-        let numbers = Numbers { kind: FLOAT32, address: rows.address, shape, strides, writable: false };
+        let writable = writable && !rows.is_of_the_file;
+        let numbers = Numbers { kind: FLOAT32, address: rows.address, shape, strides, writable };
         dict.set_item(key, numpy.array(&held, &numbers)?)?;
     }
     let shape = [samples.len()];
-    dict.set_item(pyo3::intern!(py, "sample"), numpy.integers(py, samples, &shape, false)?)?;
+    dict.set_item(pyo3::intern!(py, "sample"), numpy.integers(py, samples, &shape, writable)?)?;
     Ok(Arrays(dict))
 }
 

@@ -108,13 +108,17 @@ pub(crate) fn feature_columns(features: Vec<String>) -> Vec<String> {
     features.filter_map(|feature| feature.as_column().map(|column| column.column().to_owned())).collect()
 }
 
-/// Columns of the bars of a series file that only functions see, the library of their frames, and
-/// the features that are of no function.
+/// Columns of the bars of a series file that only functions see, the library of their frames, the
+/// features that are of no function, and the prices that are read.
 #[pyfunction]
-pub(crate) fn function_inputs(py: Python<'_>, path: PathBuf) -> PyResult<(Vec<String>, Option<String>, Vec<String>)> {
+pub(crate) fn function_inputs(
+    py: Python<'_>,
+    path: PathBuf,
+) -> PyResult<(Vec<String>, Option<String>, Vec<String>, String)> {
     process::check(py)?;
-    let FunctionInputs { columns, frames, features } = py.detach(|| FunctionInputs::read(&path)).or_raise(py)?;
-    Ok((columns, frames, features))
+    let inputs = py.detach(|| FunctionInputs::read(&path)).or_raise(py)?;
+    let FunctionInputs { columns, frames, features, prices } = inputs;
+    Ok((columns, frames, features, prices))
 }
 
 /// The clock of the bars of a series file, and whether it was stated; `None` for files of several

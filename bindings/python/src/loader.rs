@@ -156,7 +156,13 @@ type Batch<'py> = (Bound<'py, PyBytes>, Vec<Table>);
 impl Epoch {
     /// The next batch as arrays by key; `None` after the last.
     fn next_arrays<'py>(&self, py: Python<'py>) -> PyResult<Option<Arrays<'py>>> {
-        self.next(py)?.map(|batch| arrays::arrays(py, batch, &self.keys)).transpose()
+        self.next(py)?.map(|batch| arrays::arrays(py, batch, &self.keys, false)).transpose()
+    }
+
+    /// The next batch as arrays by key that may be written, but for windows in the memory of the
+    /// data file; `None` after the last.
+    fn next_writable_arrays<'py>(&self, py: Python<'py>) -> PyResult<Option<Arrays<'py>>> {
+        self.next(py)?.map(|batch| arrays::arrays(py, batch, &self.keys, true)).transpose()
     }
 
     /// The next batch as tables to be taken over; `None` after the last.

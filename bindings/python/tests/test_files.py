@@ -78,6 +78,9 @@ class Files(InFolder):
         self.assertRegex(repr(status), "run: step 2 of 2, loss .*, ended$")
         folds = mb.train(self.series(), MODEL, data={"walk_forward": 2}, out=self.folder / "walk", max_steps=2)
         self.assertEqual((folds.monitor().facts["fold"], folds.monitor().facts["folds"]), (2, 2))
+        with self.assertRaisesRegex(mb.ConfigError, "several folds, each with .*: name the folder of one of them: .*fold-1, .*fold-2$"):
+            mb.memory.snapshot(folds)
+        self.assertEqual(mb.memory.snapshot(folds.folds[1]), mb.memory.snapshot(folds.path / "fold-2"))
         found = mb.memory.snapshot(run, svg=self.folder / "map.svg", pickle=self.folder / "memory.pickle")
         self.assertEqual(found, json.loads(self.program("memory", "snapshot", run.path, "--json")))
         self.assertEqual(mb.memory.snapshot(run.path / "memory.json"), found)

@@ -147,6 +147,9 @@ class Frames(InFolder):
         ds = mb.ingest(frame[:9000], symbol="EURUSD", out=out, **BARS)
         shutil.copy(out, by_program)
         longer = ds.append(frame[8900:])
+        # The time is a column of ours.
+        assert longer.report is not None
+        self.assertEqual(longer.report.unused_columns, [])
         written = self.folder / "own.bars" / "2" / "EURUSD.csv"
         self.program("ingest", "--append", written, "--out", by_program)
         self.assertEqual(out.read_bytes(), by_program.read_bytes())
@@ -158,8 +161,8 @@ class Frames(InFolder):
         for wrong, message in [
             (later.assign(close=later["close"] * 1.001, high=later["high"] * 1.002), "EURUSD|of the frame"),
             (later.assign(high=later["high"].where(later.index != later.index[5])), "^row 5 of the frame: "),
-            (later.assign(symbol="GBPUSD"), "symbol 'GBPUSD': expected one of .* EURUSD; a new symbol needs a scaler"),
-            (later.assign(symbol="eur/usd"), r"symbol 'eur/usd': expected one of .* EURUSD; did you mean EURUSD\?$"),
+            (later.assign(symbol="GBPUSD"), "^symbol 'GBPUSD': .*own.h5 has EURUSD; a new symbol needs a scaler"),
+            (later.assign(symbol="eur/usd"), r"^symbol 'eur/usd': .*own.h5 has EURUSD; did you mean EURUSD\?$"),
         ]:
             with self.assertRaisesRegex(mb.DataError, message):
                 longer.append(wrong)
@@ -174,12 +177,21 @@ class Frames(InFolder):
         self.assertEqual((longer.instruments, longer.path), (("AAA", "BBB"), ds.path))
         self.assertGreater(len(longer), len(ds))
         self.assertEqual(len(mb.open(longer.path)), len(longer))
-        with self.assertRaisesRegex(mb.DataError, "expected one of .* AAA, BBB"):
+        with self.assertRaisesRegex(mb.DataError, "^the bars name no symbol: .* has AAA, BBB; name the instrument with symbol$"):
             longer.append(frame[9000:])
         folder = ds.path.parent
         del ds
         self.assertTrue(folder.exists())
         del longer
+        # `ingest` writes them in upper case.
+        lower = mb.ingest({"aapl": frame[:9000], "brk.b": frame[:9000]}, **BARS)
+        self.assertEqual(lower.instruments, ("AAPL", "BRK.B"))
+        longer = lower.append({"aapl": frame[9000:], "brk.b": frame[9000:]})
+        self.assertEqual((longer.instruments, len(longer) > len(lower)), (("AAPL", "BRK.B"), True))
+        with self.assertRaisesRegex(mb.DataError, r"did you mean BRK\.B\?$"):
+            longer.append({"brk-b": frame[9000:]})
+        with self.assertRaisesRegex(mb.DataError, "aapl"):
+            longer.append({"aapl": frame[9000:], "AAPL": frame[9000:]})
         self.assertFalse(folder.exists())
 
     def test_a_clock_on_a_wall_is_stated_again(self) -> None:

@@ -428,6 +428,46 @@ except KeyboardInterrupt:
         with self.assertRaisesRegex(mb.ConfigError, "functions and frames do not go together with files"):
             mb.ingest(frame, **{**options, "features": [lambda bars: bars["close"]], "context": {"DXY": moved}})
 
+    def test_context_frames_are_adjusted_as_files_are(self) -> None:
+        days = pandas.bdate_range("2020-01-01", periods=160)
+        chance = np.random.default_rng(1)
+        close = 100 * np.exp(np.cumsum(chance.normal(0, 0.01, len(days))))
+        quoted = np.where(np.arange(len(days)) < 80, 4 * close, close)
+        own = pandas.DataFrame({"Date": days, "Open": close, "High": close * 1.01, "Low": close * 0.99, "Close": close, "Volume": 9.0})
+        other = pandas.DataFrame({"Date": days, "Open": quoted, "High": quoted * 1.01, "Low": quoted * 0.99, "Close": quoted})
+        other["Adj Close"], other["Volume"], other["Dividends"] = close, np.arange(len(days)) + 1.0, 0.0
+        path = self.folder / "SPY.csv"
+        other.to_csv(path, index=False)
+        options: dict[str, Any] = {
+            "timeframes": {"D1": 5}, "target": "log_return", "horizon": 2, "pip_size": 0.01, "symbol": "KO",
+            "features": ["log_return", "range"], "scaling": "none",
+        }
+        for prices in ("auto", "quoted"):
+            by_file = mb.ingest(own, context={"SPY": path}, prices=prices, **options)
+            ds = mb.ingest(own[:120], context={"SPY": other}, prices=prices, **options)
+            # The series tells what was stated of its prices.
+            mb.leak(ds, samples=2, context={"SPY": other})
+            longer = ds.append(own[110:], context={"SPY": other})
+            self.assertGreater(len(longer), len(ds))
+            whole = mb.ingest(own, context={"SPY": other}, prices=prices, **options)
+            self.assertEqual(whole.fingerprint(), by_file.fingerprint(), prices)
+            place = whole.features["D1"].index("function:SPY.log_return")
+            largest = np.abs(whole[: len(whole)]["D1"][:, :, place]).max()
+            self.assertEqual(largest > 1, prices == "quoted")
+        seen: list[list[str]] = []
+
+        def change(bars: pandas.DataFrame) -> pandas.Series:
+            seen.append(list(bars.columns))
+            return bars["close"].diff().rename("change")
+
+        mb.ingest(own, context={"SPY": other}, **{**options, "features": [change]})
+        self.assertEqual(len(set(map(frozenset, seen))), 1, seen)
+        hole = other.assign(**{"Adj Close": other["Adj Close"].where(other.index != 7)})
+        with self.assertRaisesRegex(mb.DataError, "context SPY: row 7: adj_close is nan: expected a price above 0"):
+            mb.ingest(own, context={"SPY": hole}, **options)
+        with self.assertRaisesRegex(mb.DataError, "context SPY: there is no adjusted close"):
+            mb.ingest(other, context={"SPY": own}, prices="adjusted", **options)
+
     def test_an_ingest_that_is_killed_in_a_function_leaves_nothing_half(self) -> None:
         self.bars()
         code = """

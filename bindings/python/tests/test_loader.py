@@ -78,6 +78,17 @@ class Batches(InFolder):
         with self.assertRaises(ValueError):
             batch["M1"].flags.writeable = True
 
+    def test_a_data_loader_gets_arrays_that_may_be_written(self) -> None:
+        # PyTorch warns of others.
+        ds = self.series()
+        expected = {key: array.copy() for key, array in ds[[5, 3]].items()}
+        for sample in ds.__getitems__([5, 3]):
+            for key in ("M1", "M5", "targets"):
+                self.assertTrue(sample[key].flags.writeable, key)
+                sample[key][...] = 7
+        for key, array in ds[[5, 3]].items():
+            np.testing.assert_array_equal(array, expected[key])
+
     def test_dlpack_is_the_same_memory(self) -> None:
         ds = self.series()
         expected = next(iter(ds.loader(32)))

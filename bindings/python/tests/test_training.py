@@ -722,6 +722,25 @@ class Following(InFolder):
         with self.assertLogs("megabatch", "WARNING") as logged:
             self.assertEqual([one.time for one in run.follow(both.replace("BRK.B", "brk-b"))], expected)
         self.assertRegex("\n".join(logged.output), "rows of brk-b are taken for those of BRK.B")
+        # The case of letters makes no other symbol.
+        self.assertEqual([one.time for one in run.follow(later, symbol="brk.b")], expected)
+        with self.assertRaisesRegex(mb.ConfigError, r"did you mean BRK\.B"):
+            run.follow(later, symbol="brk-b")
+        # Bars one by one go by the same rule.
+        rows = [{str(name): value for name, value in row.items()} for row in later.to_dict("records")]
+        for key in ("symbol", "Ticker", "instrument"):
+            with self.assertRaisesRegex(mb.DataError, f"{key} of the bar is AAPL, and the bars of BRK.B are followed"):
+                list(run.follow({**row, key: "AAPL"} for row in rows))
+            self.assertEqual([one.time for one in run.follow({**row, key: " BRK.B"} for row in rows)], expected)
+        with run.follow() as follower:
+            with self.assertRaisesRegex(mb.DataError, "are followed"):
+                follower.push({**rows[0], "symbol": "AAPL"})
+            self.assertEqual([one.time for one in map(follower.push, rows) if one], expected)
+        # A column of numbers that is called as symbols are is none.
+        self.assertEqual([one.time for one in run.follow({**row, "stock": 0.5} for row in rows)], expected)
+        with self.assertLogs("megabatch", "WARNING") as logged:
+            self.assertEqual([one.time for one in run.follow({**row, "symbol": "brk-b"} for row in rows)], expected)
+        self.assertEqual(sum("those of brk-b are taken for those of BRK.B" in line for line in logged.output), 1)
 
     def test_bars_of_a_series_without_a_symbol_may_have_one(self) -> None:
         # `no row of the frame has the symbol BARS` is nothing that a caller knows of.
@@ -733,6 +752,10 @@ class Following(InFolder):
         later = frame[9000:9100]
         expected = [one.time for one in run.follow(later)]
         self.assertEqual([one.time for one in run.follow(later.assign(symbol="AAPL"))], expected)
+        rows = [{str(name): value for name, value in row.items()} for row in later.to_dict("records")]
+        self.assertEqual([one.time for one in run.follow({**row, "symbol": "AAPL"} for row in rows)], expected)
+        with self.assertRaisesRegex(mb.DataError, "symbol of the bar is MSFT, and the bars of AAPL are followed"):
+            list(run.follow({**row, "symbol": "AAPL" if place < 5 else "MSFT"} for place, row in enumerate(rows)))
 
     def test_another_instrument_than_that_of_training_is_a_warning(self) -> None:
         csv = self.bars()

@@ -140,6 +140,14 @@ class FrameBars:
 
         return dataclasses.replace(self, _sides={name: read(side) for name, side in self._sides.items()})
 
+    def named_as(self, known: Sequence[str]) -> FrameBars:
+        """The same bars, whose symbols have the case of letters of those that are `known`."""
+        names = {symbol: _frames.name_among(symbol, known) for symbol in self.symbols()}
+        if len(set(names.values())) < len(names):
+            return self
+        sides = {name: {names[symbol]: bars for symbol, bars in side.items()} for name, side in self._sides.items()}
+        return dataclasses.replace(self, _sides=sides)
+
     @contextlib.contextmanager
     def written(self, folder: BarsFolder) -> Iterator[SourcePaths]:
         """Paths of the bars, as `BarsFolder.with_files` writes them."""

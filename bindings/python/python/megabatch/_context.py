@@ -15,22 +15,26 @@ from .errors import DataError
 
 
 class Context:
-    """Base bars of one other instrument. Times without a zone are by the clock `zone`, UTC's for `None`."""
+    """Base bars of one other instrument. Times without a zone are by the clock `zone`, UTC's for `None`. `prices` is that of
+    `ingest`."""
 
-    def __init__(self, symbol: str, frame: Any, features: Sequence[str], zone: str | None) -> None:
+    def __init__(self, symbol: str, frame: Any, features: Sequence[str], zone: str | None, prices: str) -> None:
         self.symbol = symbol
         self._features = list(features)
         with _frames.errors_named(symbol, f"context {symbol}"):
             bars = _frames.by_symbol(frame, symbol, None)[symbol]
-        self._time_ns, self._columns = bars.time_ns, bars.columns
+        self._time_ns = bars.time_ns
         if zone is not None and not bars.is_utc:
             self._time_ns = np.frombuffer(_megabatch.utc_times(self._time_ns.tobytes(), zone), np.int64)
-        self._require_clean()
+        adjusted_by = [] if prices == "quoted" else [_frames.ADJUSTED_CLOSE]
+        self._require_clean({name: bars.columns[name] for name in (*_frames.PRICES, *adjusted_by) if name in bars.columns})
+        with _frames.errors_named(symbol, f"context {symbol}"):
+            self._columns = bars.as_read(prices).columns
         steps, counts = np.unique(np.diff(self._time_ns), return_counts=True)
         self._base_ns = int(steps[counts.argmax()])
 
-    def _require_clean(self) -> None:
-        """Requires bars in order of time, with prices."""
+    def _require_clean(self, prices: Mapping[str, npt.NDArray[np.float64]]) -> None:
+        """Requires bars in order of time, with all `prices`, which are by their names."""
         if len(self._time_ns) < 2:
             raise DataError(f"context {self.symbol}: expected bars, found {len(self._time_ns)} rows", column="time")
         later = np.flatnonzero(np.diff(self._time_ns) <= 0)
@@ -42,10 +46,10 @@ class Context:
                 column="time",
                 row=row,
             )
-        for name in _frames.PRICES:
-            missing = np.flatnonzero(~(self._columns[name] > 0) | ~np.isfinite(self._columns[name]))
+        for name, values in prices.items():
+            missing = np.flatnonzero(~(values > 0) | ~np.isfinite(values))
             if missing.size:
-                row, found = int(missing[0]), self._columns[name][missing[0]]
+                row, found = int(missing[0]), values[missing[0]]
                 raise DataError(
                     f"context {self.symbol}: row {row}: {name} is {found}: expected a price above 0; drop such rows",
                     column=name,
@@ -81,12 +85,14 @@ class Context:
         return ContextBars(time_ns, close_ns, duration_ns, columns, features)
 
 
-def given_again(frames: Mapping[str, Any], features: Sequence[str], series: pathlib.Path | str | None) -> list[Context]:
+def given_again(
+    frames: Mapping[str, Any], features: Sequence[str], prices: str, series: pathlib.Path | str | None
+) -> list[Context]:
     """Other instruments of a series. Their times are read as when it was made: by the clock that was stated, which those of
     files are not."""
     clock = _megabatch.bar_clock(series) if frames and series is not None else None
     zone = clock[0] if clock is not None and clock[1] else None
-    return [Context(name, frame, features, zone) for name, frame in frames.items()]
+    return [Context(name, frame, features, zone, prices) for name, frame in frames.items()]
 
 
 class ContextBars:

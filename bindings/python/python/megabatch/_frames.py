@@ -23,6 +23,7 @@ UNNAMED = "BARS"
 """The symbol of frames that name none."""
 LIBRARIES = ("pandas", "polars", "pyarrow")
 """Libraries whose frames are read, the usual one first."""
+ADJUSTED_CLOSE = "adj_close"
 _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
 _LISTED_MAX = 5
@@ -32,6 +33,8 @@ _SHOWN_MAX = 40
 _FILE_NAME_MAX = 200
 """Bytes of a symbol that a file may be named after; file systems take 255 with the ending."""
 _DAY_NS = 86_400_000_000_000
+_ROUNDING_MAX = 1e-12
+"""Rounding of products in double precision, relative to the price."""
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
 """1980 and 2100."""
@@ -88,6 +91,26 @@ class Bars:
         times = {name: values[rows] for name, values in self.time_columns.items()}
         return Bars(self.time_ns[rows], self.is_utc, columns, self.rows[rows], times, self.zone)
 
+    def as_read(self, prices: str) -> Bars:
+        """The bars as those of a file are read with the option `prices`: adjusted by the adjusted close, without columns
+        that tell of adjustments alone."""
+        columns = {name: values for name, values in self.columns.items() if name not in (ADJUSTED_CLOSE, *_UNNEEDED)}
+        adjusted_close = self.columns.get(ADJUSTED_CLOSE)
+        if adjusted_close is None and prices == "adjusted":
+            raise DataError(
+                "there is no adjusted close to adjust prices with; read them as quoted, or name the column adjusted_close",
+                column=ADJUSTED_CLOSE,
+            )
+        if adjusted_close is not None and prices != "quoted":
+            factor = adjusted_close / columns["close"]
+            columns.update({name: columns[name] * factor for name in PRICES})
+        # High and low hold what they miss by the rounding of a product.
+        top, bottom = np.maximum(columns["open"], columns["close"]), np.minimum(columns["open"], columns["close"])
+        high, low = columns["high"], columns["low"]
+        columns["high"] = np.where((high < top) & (high >= top * (1 - _ROUNDING_MAX)), top, high)
+        columns["low"] = np.where((low > bottom) & (low <= bottom * (1 + _ROUNDING_MAX)), bottom, low)
+        return dataclasses.replace(self, columns=columns)
+
 
 @dataclasses.dataclass(frozen=True)
 class _Times:
@@ -135,7 +158,7 @@ def by_symbol(
         }
         if not frames and symbol is not None:
             raise DataError(
-                f"no frame has the symbol {symbol}; there are {_nearest(symbol, map(str, frame))}", column="symbol", found=symbol
+                f"no frame has the symbol {symbol}; there are {nearest(symbol, map(str, frame))}", column="symbol", found=symbol
             )
         if columns:
             _require_everywhere(_tables(frames), columns)
@@ -150,7 +173,7 @@ def by_symbol(
         return _by_rows(_Table.open(frame), symbol, columns, unnamed, label_end)
     if symbol is not None and symbol not in tables:
         raise DataError(
-            f"no column of the frame has the symbol {symbol}; there are {_nearest(symbol, tables)}",
+            f"no column of the frame has the symbol {symbol}; there are {nearest(symbol, tables)}",
             column="symbol",
             found=symbol,
         )
@@ -165,7 +188,7 @@ def by_symbol(
     return found
 
 
-def _nearest(symbol: str, symbols: Iterable[str]) -> str:
+def nearest(symbol: str, symbols: Iterable[str]) -> str:
     """The symbols in a message that misses one of them: all, or those that are most like it."""
     names = list(dict.fromkeys(symbols))
     shown, more = names, ""
@@ -181,6 +204,29 @@ def name_in(frame: Any, symbol: str) -> str:
     names = [] if symbols is None else list(dict.fromkeys(symbols))
     other = None if symbol in names else _megabatch.likely_symbol(symbol, names)
     return symbol if other is None else other
+
+
+def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The name of the field of a bar that tells the instrument, and its symbol, by the rules of columns."""
+    keys = list(bar)
+    sure, likely = _megabatch.symbol_columns([str(key) for key in keys])
+    for place in (*sure, *likely)[:1]:
+        value = bar[keys[place]]
+        is_feature = isinstance(value, (float, np.floating)) and value % 1 != 0
+        if not is_feature and not _is_missing(value):
+            return str(keys[place]), str(value).strip()
+    return None
+
+
+def is_in_other_case(name: str, symbol: str) -> bool:
+    """True for names that differ in the case of letters at most, which are of one instrument."""
+    return name.upper() == symbol.upper()
+
+
+def name_among(symbol: str, known: Sequence[str]) -> str:
+    """The one of the names `known` that `symbol` is but for the case of letters; `symbol` itself where there is none."""
+    found = [name for name in known if is_in_other_case(name, symbol)]
+    return found[0] if len(found) == 1 else symbol
 
 
 def did_you_mean(symbol: str, symbols: Iterable[str]) -> str:
@@ -347,7 +393,7 @@ def _by_rows(
     rows = _rows_by_symbol(symbols) if symbol is None else {symbol: np.flatnonzero(symbols == symbol)}
     if symbol is not None and not rows[symbol].size:
         raise DataError(
-            f"no row of the frame has the symbol {symbol}; there are {_nearest(symbol, symbols.tolist())}",
+            f"no row of the frame has the symbol {symbol}; there are {nearest(symbol, symbols.tolist())}",
             column="symbol",
             found=symbol,
         )

@@ -83,6 +83,11 @@ class Epoch:
         """
         The next batch as tables to be taken over; `None` after the last.
         """
+    def next_writable_arrays(self, /) -> dict[str, NDArray[Any]] | None:
+        """
+        The next batch as arrays by key that may be written, but for windows in the memory of the
+        data file; `None` after the last.
+        """
 
 @final
 class EpochSamples:
@@ -378,10 +383,10 @@ def feature_names() -> list[str]:
     Names that stand for features by themselves.
     """
 
-def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str]]:
+def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str], str]:
     """
-    Columns of the bars of a series file that only functions see, the library of their frames, and
-    the features that are of no function.
+    Columns of the bars of a series file that only functions see, the library of their frames, the
+    features that are of no function, and the prices that are read.
     """
 
 def import_weights(weights: str | PathLike[str], job: Mapping[str, Any], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:

@@ -319,15 +319,16 @@ class Dataset:
         columns += _features.columns_of(_megabatch.function_inputs(self._path)[0], None)
         columns += filter(None, [self._facts["weight_column"]])
         end_column = self._facts["label_end_column"]
-        frames = sources.by_symbol(symbol, columns, end_column, unnamed)
+        frames = sources.by_symbol(symbol, columns, end_column, unnamed).named_as(known)
         strange = [name for name in frames.symbols() if name not in known]
         if strange:
             advice = "; a new symbol needs a scaler of its own: ingest all bars anew"
-            raise DataError(
-                f"symbol {strange[0]!r}: expected one of {self._path}, {', '.join(known)}"
-                f"{_frames.did_you_mean(strange[0], known) or advice}",
-                column="symbol",
-            )
+            if not strange[0]:
+                advice = "; name the instrument with symbol"
+            elif _frames.did_you_mean(strange[0], known):
+                advice = ""
+            subject = f"symbol {strange[0]!r}" if strange[0] else "the bars name no symbol"
+            raise DataError(f"{subject}: {self._path} has {_frames.nearest(strange[0], known)}{advice}", column="symbol")
         clock = _megabatch.bar_clock(self._path)
         # Where a clock was stated, options have it.
         if not frames.are_utc() and (clock is None or not clock[1]):
@@ -386,6 +387,14 @@ class Dataset:
 
     def __getitem__(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
         """The samples of these places, as a batch; a sample of its own has no first dimension."""
+        part = self._at(samples)
+        batch = next(iter(part.loader(len(part))))
+        if isinstance(samples, (int, np.integer)):
+            return {key: array[0] for key, array in batch.items()}
+        return batch
+
+    def _at(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Dataset:
+        """The samples of these places, one or more."""
         if isinstance(samples, str):
             index = f"dataset.instruments.index({samples!r})"
             advice = f"those of an instrument are dataset[dataset.sample_instruments == {index}]"
@@ -403,15 +412,14 @@ class Dataset:
         part = self._chosen(chosen.astype(np.int64))
         if not len(part):
             raise ConfigError("no samples were asked for")
-        batch = next(iter(part.loader(len(part))))
-        if isinstance(samples, (int, np.integer)):
-            return {key: array[0] for key, array in batch.items()}
-        return batch
+        return part
 
     def __getitems__(self, samples: Sequence[int]) -> Sequence[Batch]:
         """The samples of these places, each as `[place]` gives it. PyTorch's `DataLoader` asks for a batch by it, which
         is gathered at once; its `collate_fn=mb.collate` takes the batch as it was gathered."""
-        return GatheredSamples(batch=self[samples])
+        part = self._at(samples)
+        # PyTorch makes tensors of the arrays, which may be written.
+        return GatheredSamples(batch=next(part.loader(len(part))._writable_batches()))
 
     def _numbers(self, places: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Numbers of the samples at these places of the whole file, as `indices` has them, which takes a list of all."""
@@ -543,8 +551,8 @@ def ingest(
     names, others = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
-        zone = named.get("zone")
-        others_bars = [Context(name, frame, names or [], zone) for name, frame in others_frames.items()]
+        zone, prices = named.get("zone"), named.get("prices") or "auto"
+        others_bars = [Context(name, frame, names or [], zone, prices) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
@@ -615,8 +623,8 @@ def _functions_again(
     _, frames = _context(context)
     if not called and target is None and not frames:
         return None
-    _, library, names = _megabatch.function_inputs(path)
-    others = given_again(frames, names, path)
+    _, library, names, prices = _megabatch.function_inputs(path)
+    others = given_again(frames, names, prices, path)
     return _functions.Functions(called, target, library, others).native()
 
 

@@ -182,6 +182,10 @@ class Loader(InTurn):
     def __iter__(self) -> Iterator[Batch]:
         return self._batches(self._native.epoch, _megabatch.Epoch.next_arrays)
 
+    def _writable_batches(self) -> Iterator[Batch]:
+        """The batches as arrays that may be written."""
+        return self._batches(self._native.epoch, _megabatch.Epoch.next_writable_arrays)
+
     def _tables(self) -> Iterator[tuple[bytes, list[_megabatch.Table]]]:
         """The batches as their samples and tables to be taken over. Those of windows are checked in the first epoch;
         those of a series were checked when it was opened."""

@@ -685,6 +685,10 @@ class Run:
         files = [history] if isinstance(history, (str, os.PathLike)) else list(history)
         path = self._data_path(data, "follow")
         zone = zone or _clock(path)
+        known = _symbols(path)
+        symbol = symbol and _frames.name_among(symbol, known)
+        # Bars of a series without a symbol may have any.
+        own = known[0] if len(known) == 1 and known[0] != _frames.UNNAMED else None
         call = {
             "run": self.path,
             "data": _path_of(data, "follow"),
@@ -696,7 +700,7 @@ class Run:
             "zone": zone,
             "functions": _functions_of(features, bars, path, context),
         }
-        return Follower(_megabatch.Follower(call), bars, symbol or _symbol(path), zone)
+        return Follower(_megabatch.Follower(call), bars, symbol or own, zone)
 
 
 def _clock(data: str | None) -> str | None:
@@ -709,14 +713,13 @@ def _clock(data: str | None) -> str | None:
     return None
 
 
-def _symbol(data: str | None) -> str | None:
-    """The symbol of a series file of one, if its bars had one. Opening the follower tells what is wrong with another."""
+def _symbols(data: str | None) -> list[str]:
+    """The symbols of a series file. Opening the follower tells what is wrong with another."""
     if data is None:
-        return None
+        return []
     with contextlib.suppress(MegabatchError):
-        symbols = _megabatch.series_symbols(data)
-        return symbols[0] if len(symbols) == 1 and symbols[0] != _frames.UNNAMED else None
-    return None
+        return _megabatch.series_symbols(data)
+    return []
 
 
 def _functions_of(
@@ -730,12 +733,13 @@ def _functions_of(
         return None
     library = _frames.library(bars) if _frames.is_frame(bars) else None
     names: list[str] = []
+    prices = "auto"
     if data is not None:
-        _, of_data, names = _megabatch.function_inputs(data)
+        _, of_data, names, prices = _megabatch.function_inputs(data)
         library = library or of_data
     if library not in _frames.LIBRARIES:
         library = None
-    others = given_again(context or {}, names, data)
+    others = given_again(context or {}, names, prices, data)
     return _functions.Functions(called, None, library, others, context_is_whole=True).native()
 
 
@@ -917,6 +921,8 @@ class Follower:
         self._zone = zone
         self._columns: list[tuple[str, Any]] = []
         """Numbers of a bar that is pushed: their names in a header, and in the bar."""
+        self._names: set[str] = set()
+        """Other forms of the symbol, which are taken for it."""
         self._lines = 0
         self._pushed = 0
         self.totals: dict[str, Any] | None = None
@@ -925,11 +931,12 @@ class Follower:
     def push(self, bar: Mapping[str, Any]) -> Forecast | None:
         """Takes the next closed bar: `time` (when it opened: a datetime, a numpy time, a text, or a number of s,
         ms, µs or ns since 1970), `open`, `high`, `low`, `close` and, if they are known, `volume` and the other columns of
-        a file, in any case of letters. `None` while windows are not full. A bar that cannot be used raises `DataError`
-        and counts for nothing: the stream goes on with the next."""
+        a file, in any case of letters. `None` while windows are not full. A bar that cannot be used, or whose `symbol` is
+        another one, raises `DataError` and counts for nothing: the stream goes on with the next."""
         time_key = next((key for key in bar if str(key).strip().lower() == "time"), None)
         if time_key is None:
             raise DataError("the bar has no 'time'; expected time, open, high, low, close and perhaps volume", column="time")
+        self._require_own(bar)
         header = ""
         columns = self._columns
         if not columns:
@@ -944,6 +951,25 @@ class Follower:
             refused.fields["row"] = self._pushed - 1
             raise refused
         return forecasts[-1] if forecasts else None
+
+    def _require_own(self, bar: Mapping[str, Any]) -> None:
+        """Refuses a bar of another symbol. Without one to follow, all bars are of the first that names one."""
+        found = _frames.symbol_in(bar)
+        if found is None:
+            return
+        key, name = found
+        self._symbol = symbol = self._symbol or name
+        if name in self._names or _frames.is_in_other_case(name, symbol):
+            return
+        if _megabatch.likely_symbol(name, [symbol]) is None:
+            raise DataError(
+                f"{key} of the bar is {name}, and the bars of {symbol} are followed: leave out bars of other symbols, or "
+                f"this field if it names none",
+                column=key,
+                found=name,
+            )
+        log.warning("the bars: those of %s are taken for those of %s", name, symbol)
+        self._names.add(name)
 
     def _push(self, text: bytes) -> tuple[list[Forecast], DataError | None]:
         """The forecasts before the first row that cannot be used, and its error."""
@@ -988,7 +1014,7 @@ class Follower:
         if not len(frame):
             return
         symbol = None if self._symbol is None else _frames.name_in(frame, self._symbol)
-        if symbol != self._symbol:
+        if symbol is not None and self._symbol is not None and not _frames.is_in_other_case(symbol, self._symbol):
             log.warning("the frame: rows of %s are taken for those of %s", symbol, self._symbol)
         by_symbol = list(_frames.by_symbol(frame, symbol, columns=None).values())
         if len(by_symbol) > 1:

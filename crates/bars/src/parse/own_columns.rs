@@ -64,7 +64,11 @@ impl OwnColumns {
             None
         };
         let places: Vec<Option<usize>> = wanted.iter().map(place_of).collect();
-        let is_used = |(place, name): &(usize, &String)| places.contains(&Some(*place)) || has_role(name.as_bytes());
+        // A time may have its zone in its name, such as `datetime (UTC)`.
+        let is_time = |place: usize| place == format.columns.time || Some(place) == format.columns.clock;
+        let is_used = |(place, name): &(usize, &String)| {
+            is_time(*place) || places.contains(&Some(*place)) || has_role(name.as_bytes())
+        };
         let unused = names.iter().enumerate().filter(|column| !is_used(column));
         let unused = unused.map(|(_, name)| name.clone()).filter(|name| !name.is_empty()).collect();
         let placed = |(wanted, place)| PlacedColumn { wanted, place };
@@ -145,6 +149,8 @@ mod tests {
         let (own, format) = columns(HEADER, &["my column", "rsi_14", "volume"]);
         own.check(Path::new("X.csv")).unwrap();
         assert_eq!(own.unused, ["note", "note"]);
+        let zoned = HEADER.replacen("time", "datetime (UTC)", 1);
+        assert_eq!(columns(&zoned, &[]).0.unused, ["rsi_14", "my column", "note", "note"]);
         let values = |line: &str| {
             let fields = RowFields::split(line.as_bytes(), format.delimiter);
             let mut row = BarRow::parse(&fields, &format, 2).unwrap();

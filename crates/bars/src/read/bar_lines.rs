@@ -446,6 +446,7 @@ impl BarLines {
         }
         row.check_columns(&self.options.columns, &mut self.have_values)?;
         let bar = row.bar(open_time);
+        self.check_common_bars(&bar);
         self.check_scale(&bar);
         (self.reached, self.last) = (Some(open_time), Some((open_time, row)));
         Ok(Some(bar))
@@ -464,6 +465,21 @@ impl BarLines {
             display_utc(bar.open_time)
         ));
         self.known = KnownBars::default();
+    }
+
+    /// Warns of the first bar if it has an adjusted price, and no row was one of the bars before: no
+    /// price shows if all were adjusted anew since.
+    fn check_common_bars(&mut self, bar: &Bar) {
+        let is_adjusted = self.format.is_some_and(|format| format.columns.adjusted.is_some());
+        let is_first = self.last.is_none() && self.passed_over == 0 && !self.known.0.is_empty();
+        if !is_first || !is_adjusted || self.base < Timeframe::D1 {
+            return;
+        }
+        self.warnings.push(format!(
+            "{}: the bars from {} on have no bar in common with those of before: if a dividend or split since has changed adjusted prices, nothing shows it, and predictions across the join are wrong; begin with some bars of before",
+            self.name.display(),
+            display_utc(bar.open_time)
+        ));
     }
 
     /// Warns of the first bar whose close is far from that of the bar before it.

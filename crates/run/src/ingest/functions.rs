@@ -59,6 +59,8 @@ pub struct FunctionInputs {
     pub frames: Option<String>,
     /// The other features, which other instruments have too.
     pub features: Vec<String>,
+    /// The prices that are read, as the option names them.
+    pub prices: String,
 }
 
 impl FunctionInputs {
@@ -72,6 +74,7 @@ impl FunctionInputs {
             columns: recipe.function_columns.iter().map(|column| column.written().to_owned()).collect(),
             frames: provenance["functions"]["frames"].as_str().map(str::to_owned),
             features: recipe.without_functions().features.0.iter().map(|own| own.name().to_owned()).collect(),
+            prices: recipe.prices_word(),
         })
     }
 }

@@ -56,15 +56,32 @@ fn open(path: &Path) -> Result<(PathBuf, Snapshot)> {
         return Ok((path.to_owned(), read(path)?));
     }
     let run = RunFolder::open(path)?;
+    let found = files(&run).into_iter().map(|path| read(&path).map(|snapshot| (path, snapshot)));
+    let found = found.collect::<Result<Vec<_>>>()?;
+    found.into_iter().max_by_key(|(_, snapshot)| snapshot.time_us).ok_or_else(|| without_snapshot(&run))
+}
+
+/// The snapshot of a run's end and that of its last shortage, those that are there.
+fn files(run: &RunFolder) -> Vec<PathBuf> {
     let shortages = (1..).map(|n| run.shortage_file(n)).take_while(|path| path.exists());
-    let found = std::iter::once(run.memory_file()).filter(|path| path.exists()).chain(shortages.last());
-    let found = found.map(|path| read(&path).map(|snapshot| (path, snapshot))).collect::<Result<Vec<_>>>()?;
-    found.into_iter().max_by_key(|(_, snapshot)| snapshot.time_us).ok_or_else(|| {
-        Error::usage(format!(
-            "{}: there is no snapshot of memory in this run: it has not ended, or gpu_optimization.record_memory was off",
-            path.display()
-        ))
-    })
+    std::iter::once(run.memory_file()).filter(|path| path.exists()).chain(shortages.last()).collect()
+}
+
+/// The error of a run without snapshots, which names the folds that have some.
+fn without_snapshot(run: &RunFolder) -> Error {
+    let folds = (0..).map(|fold| run.fold(fold)).take_while(RunFolder::has_begun);
+    let with_files = folds.filter(|fold| !files(fold).is_empty());
+    let folds: Vec<String> = with_files.map(|fold| fold.root().display().to_string()).collect();
+    let path = run.root().display();
+    if folds.is_empty() {
+        return Error::usage(format!(
+            "{path}: there is no snapshot of memory in this run: it has not ended, or gpu_optimization.record_memory was off"
+        ));
+    }
+    Error::usage(format!(
+        "{path}: this run has several folds, each with its own snapshot of memory: name the folder of one of them: {}",
+        folds.join(", ")
+    ))
 }
 
 fn read(path: &Path) -> Result<Snapshot> {

@@ -236,6 +236,28 @@ fn rows_of_a_symbol_in_another_form_are_warned_of() {
     }
 }
 
+// Adjusted days after the known ones were followed without a word; a dividend between both changes
+// the prices.
+#[test]
+fn adjusted_days_without_a_known_one_are_warned_of() {
+    let known_until = 17_533 * DAY_NS;
+    let mut known = Bars::with_capacity(Timeframe::D1, 0);
+    known.push(Bar { open_time: known_until, open: 2.0, high: 4.0, low: 1.0, close: 2.0, ..Bar::default() });
+    let options = ReadOptions { base: Some(Timeframe::D1), ..in_zone("UTC") };
+    let quoted = ReadOptions { prices: crate::parse::options::Prices::AsQuoted, ..options.clone() };
+    for (options, first, expected) in [(&options, 3, 1), (&options, 2, 0), (&quoted, 3, 0)] {
+        let lines = BarLines::new(Path::new("live"), options, Timeframe::D1, Some(known_until));
+        let mut lines = lines.comparing_with(KnownBars::new(&known));
+        lines.push(b"date,open,high,low,close,adj close,volume").unwrap();
+        for day in first..6 {
+            lines.push(format!("2018-01-0{day},4,8,2,4,2,9").as_bytes()).unwrap();
+        }
+        let warnings = lines.take_warnings();
+        assert_eq!(warnings.len(), expected, "{warnings:?}");
+        assert!(warnings.iter().all(|one| one.contains("the bars from 2018-01-03T00:00:00Z on have no bar")));
+    }
+}
+
 // Rows that were changed since, or of another instrument, were passed over without a word.
 #[test]
 fn other_bars_than_those_before_are_warned_of() {

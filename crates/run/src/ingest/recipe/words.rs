@@ -32,7 +32,7 @@ impl Recipe {
             ("zone", self.zone.as_ref().map(ToString::to_string)),
             ("base", self.base.map(|base| base.to_string())),
             ("time", Some(word(&TIME, &self.time))),
-            ("prices", Some(word(&PRICES, &self.prices))),
+            ("prices", Some(self.prices_word())),
             ("on-error", Some(self.on_error.to_string())),
             ("repeats", Some(word(&REPEATS, &self.repeats))),
             ("overlaps", (self.overlaps != Overlaps::Refuse).then(|| word(&OVERLAPS, &self.overlaps))),
@@ -127,6 +127,11 @@ impl Recipe {
             _ => return None,
         }
         Some(())
+    }
+
+    /// The value of the option `prices`.
+    pub(in crate::ingest) fn prices_word(&self) -> String {
+        word(&PRICES, &self.prices)
     }
 
     /// Origin of the column of the ends of labels.
