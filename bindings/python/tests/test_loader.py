@@ -134,9 +134,10 @@ class Batches(InFolder):
         for options in wrong:
             with self.assertRaises(mb.ConfigError, msg=str(options)):
                 ds.loader(**options)
-        for size in (0, -3, 64.0, None, "64", True):
+        for size in (0, -3, 64.5, None, "64", True):
             with self.assertRaisesRegex(mb.ConfigError, "^batch_size=.*: expected a whole number from 1 on$"):
                 ds.loader(size)
+        self.assertEqual(len(ds.loader(64.0, world_size=1.0)), len(ds.loader(64)))  # type: ignore[arg-type]
         loader, most = ds.loader(), "expected a whole number from [01] to 18446744073709551615$"
         for name in ("batch_size", "seed", "run_length", "chunk_bytes"):
             huge: dict[str, Any] = {name: 10**30}

@@ -22,7 +22,9 @@ def require(is_right: bool, value: Any, name: str, expected: str, path: Any = No
 
 
 def whole_number(value: Any, name: str, least: int = 0, takes: str = "a whole number", path: Any = None) -> int:
-    """`value` as a whole number of at least `least`; `takes` says what the argument counts."""
+    """`value` as a whole number of at least `least`; `takes` says what the argument counts. A float that is whole is one."""
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        value = int(value)
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:

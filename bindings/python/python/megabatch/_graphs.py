@@ -252,7 +252,8 @@ class Graphs(Sequence[Graph]):
             bounds["batch_size"] = 32
         for name, bound in bounds.items():
             bounds[name] = None if bound is None else whole_number(bound, name, 1)
-        seed = whole_number(seed, "seed")
+        seed, rank = whole_number(seed, "seed"), whole_number(rank, "rank")
+        world_size = whole_number(world_size, "world_size", 1)
         shuffle, drop_last, pyg = flag(shuffle, "shuffle"), flag(drop_last, "drop_last"), flag(pyg, "pyg")
         items = self if dataset is None else CrossSections(self, dataset)
         shared = bounds["batch_size"] if nodes is None and edges is None else None

@@ -179,7 +179,7 @@ def plan(
     *,
     device: str = "auto",
     max_steps: int | None = None,
-    memory_bytes: int | None = None,
+    memory_bytes: int | str | None = None,
     model: ModelSettings | None = None,
     training: TrainingSettings | None = None,
     data: DataSettings | None = None,
@@ -194,14 +194,14 @@ def plan(
     `{"model": {"hidden": 64}}`, or by names such as `{"model.hidden": 64}`. Keywords go over it: sections such as
     `model={"hidden": 64}`, and over them settings of `mb.ShortSettings` such as `model__hidden=64`.
     `distributed="off"` is its `backend`. `help(mb.Settings)` lists all settings, and `help(mb.ModelSettings)` says what
-    those of a section mean.
+    those of a section mean. `memory_bytes` is a number of bytes, or a size such as `"80GB"`.
     """
     sections = _sections(
         distributed, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
     )
     job = _job(dataset, config, {**sections, **short}, device, max_steps, "plan")
-    if memory_bytes is not None:
-        memory_bytes = _arguments.whole_number(memory_bytes, "memory_bytes", 1, "a whole number of bytes")
+    if memory_bytes is not None and not isinstance(memory_bytes, str):
+        memory_bytes = str(_arguments.whole_number(memory_bytes, "memory_bytes", 1, "a whole number of bytes"))
     text, facts = _megabatch.plan(job, memory_bytes)
     return Plan(in_python(text), facts)
 
