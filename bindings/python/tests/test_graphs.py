@@ -330,6 +330,15 @@ class Graphs(InFolder):
             run.predict(test)
         nodes = sum(len(by_node[graph].x) for graph in test.indices.tolist())
         self.assertEqual(len(run.predict(part="test")), nodes)
+        # Graphs have no bars: none is the latest, and none follows.
+        for call, message in (
+            (lambda: run.predict(samples="latest"), r"graphs have no bars after their samples; .*`run\.predict\(data=\"FILE\"\)`"),
+            (lambda: run.follow(), r"a model over graphs predicts whole graphs, .* cannot follow them; `run\.predict\("),
+            (lambda: mb.leak(path), r"saved\.mbg: a file of graphs, which this command does not read; use `mb\.graph\.inspect\("),
+            (lambda: mb.convert(path, self.folder / "out.h5"), r"saved\.mbg: a file of graphs, "),
+        ):
+            with self.assertRaisesRegex(mb.MegabatchError, message):
+                call()
         classes = mb.graph.save(({**one, "y": np.array(k % 3)} for k, one in enumerate(given)), path)
         np.testing.assert_array_equal(classes.arrays(range(12))["y"], np.arange(12) % 3)
 
