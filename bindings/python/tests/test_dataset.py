@@ -130,6 +130,11 @@ class Datasets(InFolder):
         for call, message in calls:
             with self.assertRaisesRegex(mb.ConfigError, f"^{message}"):
                 call(5)
+        with self.assertRaisesRegex(mb.ConfigError, "^bars={}: expected a frame of bars, frames by symbol, or paths of files$"):
+            mb.ingest({})
+        for unshown in (lambda: mb.ingest(bars, progress="no"), lambda: mb.open(path).append(bars, progress="no")):  # type: ignore[call-arg]
+            with self.assertRaisesRegex(mb.ConfigError, "^progress: ingest and append have no argument progress, "):
+                unshown()
 
     def test_options_of_ingest_are_those_of_the_program(self) -> None:
         missing = self.folder / "missing.csv"
