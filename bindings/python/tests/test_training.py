@@ -215,6 +215,11 @@ class Training(InFolder):
             ),
             (lambda: mb.leak(self.ds, samples="4"), r"^samples='4': expected a whole number from 1 on$"),  # type: ignore[arg-type]
             (lambda: mb.leak(self.ds, samples=0), r"^samples=0: expected a whole number from 1 on$"),
+            (lambda: run.follow(zone=5), r"^zone=5: expected a text, a clock such as UTC or new-york\+7$"),  # type: ignore[arg-type]
+            (lambda: run.follow("AAPL.csv"), r"^bars='AAPL.csv' is the path of a file: expected a frame, .* option `follow` of its"),
+            (lambda: run.follow(5), r"^bars=5: expected a frame, or bars one by one$"),
+            (lambda: run.predict("latest"), r'^data="latest" is no file: samples="latest" are'),
+            (lambda: mb.inspect(run.path), r"is a run, and inspect takes files of samples and bars: mb\.load_run opens it$"),
             (lambda: run.follow(symbol=["A"]), r"^symbol=\['A'\]: expected a text, the name of one instrument$"),  # type: ignore[arg-type]
         ]
         for call, message in cases:
@@ -808,6 +813,8 @@ class Following(InFolder):
             run.follow().push({"time": "2024-01-01T00:00Z", "open": 1.0})
         with self.assertRaises(mb.DataError):
             run.follow().push({**rows[0], "open": "x"})
+        with self.assertRaisesRegex(mb.ConfigError, "^bar=5: expected a mapping such as "):
+            run.follow().push(5)  # type: ignore[arg-type]
         with self.assertRaises(mb.ConfigError):
             next(iter(run.follow()))
         backward = run.follow(cold=True)
