@@ -229,5 +229,5 @@ def _paths(bars: Any) -> list[str]:
         )
     wrong = [path for path in paths if not isinstance(path, (str, os.PathLike))]
     if wrong:
-        raise DataError(f"a {type(wrong[0]).__name__} is no path of a file of bars and no frame")
+        raise DataError(f"{_arguments.type_name(wrong[0])} is no path of a file of bars and no frame")
     return [os.path.abspath(path) for path in paths]

@@ -137,6 +137,11 @@ def build(
     """
     _refuse_dataset(inputs)
     out = _arguments.require_path(out, "out", _WRITTEN)
+    for name, path in {"targets": targets, "similarities": similarities}.items():
+        if path is not None:
+            _arguments.require_path(path, name, "the path of a file")
+    for name, word in {"kind": kind, "symmetry": symmetry, "symbol_pattern": symbol_pattern, "on_error": on_error}.items():
+        _arguments.require_text(word, name, "a word that the option takes")
     counts = {"lookback": lookback, "k": k, "min_observations": min_observations, "min_degree": min_degree}
     whole: dict[str, int | None] = {
         name: None if count is None else _arguments.whole_number(count, name, takes=_COUNTED.get(name, "a whole number"))
