@@ -9,6 +9,7 @@ use megabatch_run::export::{ExportRequest, NamedTensor, OnnxOptions};
 use megabatch_run::import::ImportRequest;
 use megabatch_run::plan::PlanRequest;
 use megabatch_run::predict::{InstrumentsOfSamples, PredictRequest, Predicted, SampleChoice};
+use megabatch_run::text::ByteSize;
 use megabatch_run::train::{BestValidation, Start, TrainRequest, Training};
 use megabatch_run::{ChangedData, CheckpointChoice, CommandReport, Instruments, Kind, Weights};
 use pyo3::prelude::*;
@@ -92,11 +93,15 @@ pub(crate) fn told<'py>(py: Python<'py>, report: &CommandReport) -> PyResult<Tol
 
 /// The plan of a run: its text, and `plan.json`.
 #[pyfunction]
-pub(crate) fn plan<'py>(py: Python<'py>, job: Named<Job>, memory_bytes: Option<usize>) -> PyResult<Told<'py>> {
+pub(crate) fn plan<'py>(py: Python<'py>, job: Named<Job>, memory_bytes: Option<String>) -> PyResult<Told<'py>> {
     process::check(py)?;
     let Named(job) = job;
     let settings = job.settings();
     let Job { data, device, max_steps, .. } = job;
+    let memory_bytes = memory_bytes.map(|text| text.parse::<ByteSize>()).transpose();
+    let memory_bytes = memory_bytes
+        .map_err(|error| kind_error(py, Kind::Usage, &format!("memory_bytes: {error}")))?
+        .map(|ByteSize(bytes)| bytes);
     let request = PlanRequest { settings, data, device, memory_bytes, max_steps, ranks: 1 };
     let host = PythonHost::new(None, None);
     let plan = host.run(py, |host| megabatch_run::plan::plan(&request, host))?.or_raise(py)?;

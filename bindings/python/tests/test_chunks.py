@@ -440,7 +440,7 @@ class Refusals(Windows):
     def test_wrong_arguments_are_named(self) -> None:
         wrong: list[dict[str, Any]] = [
             {"batch_size": 0},
-            {"batch_size": 64.0},
+            {"batch_size": 64.5},
             {"batch_size": None},
             {"batch_size": 2, "world_size": 3},
             {"batch_size": 401, "drop_last": True},

@@ -121,7 +121,7 @@ class Datasets(InFolder):
             (lambda value: mb.ingest(bars, context=value), "context=5: expected frames or files by the names of instruments"),
             (lambda value: mb.ingest(bars, weight=value), "weight=5: expected a text, the name of a column"),
             (lambda value: mb.ingest(bars, label_end=value), "label_end=5: expected a text, the name of a column"),
-            (mb.leak, "dataset is a int: expected a dataset or the path of a series file"),
+            (mb.leak, "dataset is an int: expected a dataset or the path of a series file"),
             (lambda value: mb.leak(path, source=value), "source=5: expected a list of paths of bars"),
             (lambda value: mb.open(path, resident=value), "resident=5: expected True or False"),
             (lambda value: mb.convert(path, self.folder / "out.h5", to=value), "to=5: expected a text, series or windows"),
@@ -130,6 +130,26 @@ class Datasets(InFolder):
         for call, message in calls:
             with self.assertRaisesRegex(mb.ConfigError, f"^{message}"):
                 call(5)
+        out = self.folder / "made"
+        made: list[tuple[Callable[[], object], str]] = [
+            (lambda: mb.synth.bars(out, days="3"), "days='3': expected a whole number from 1 on$"),  # type: ignore[arg-type]
+            (lambda: mb.synth.bars(out, days=0), "days=0: expected a whole number from 1 on$"),
+            (lambda: mb.synth.shares(out, shares="9"), "shares='9': expected a whole number from 1 on$"),  # type: ignore[arg-type]
+            (lambda: mb.synth.samples(out, samples="9"), "samples='9': expected a whole number from 1 on$"),  # type: ignore[arg-type]
+            (lambda: mb.synth.samples(out, layout="heap"), "layout='heap': expected series or windows$"),
+            (lambda: mb.synth.samples(out, timeframes=5), "timeframes=5: expected lengths of windows"),  # type: ignore[arg-type]
+            (lambda: mb.ticks_to_bars(5, out), "files=5: expected the path of a file of ticks, or a list of them$"),  # type: ignore[arg-type]
+            (lambda: mb.doctor(5), "python is an int: expected the path of a Python interpreter$"),  # type: ignore[arg-type]
+        ]
+        for make, message in made:
+            with self.assertRaisesRegex(mb.ConfigError, f"^{message}"):
+                make()
+        self.assertFalse(out.exists())
+        with self.assertRaisesRegex(mb.ConfigError, "^bars={}: expected a frame of bars, frames by symbol, or paths of files$"):
+            mb.ingest({})
+        for unshown in (lambda: mb.ingest(bars, progress="no"), lambda: mb.open(path).append(bars, progress="no")):  # type: ignore[call-arg]
+            with self.assertRaisesRegex(mb.ConfigError, "^progress: ingest and append have no argument progress, "):
+                unshown()
 
     def test_options_of_ingest_are_those_of_the_program(self) -> None:
         missing = self.folder / "missing.csv"
@@ -283,7 +303,7 @@ class Datasets(InFolder):
         with self.assertRaises(mb.DataError) as caught:
             mb.open(self.folder / "other.h5")
         self.assertIn("object", caught.exception.fields)
-        with self.assertRaisesRegex(mb.ConfigError, "^path is a int: expected the path of a file of samples"):
+        with self.assertRaisesRegex(mb.ConfigError, "^path is an int: expected the path of a file of samples"):
             mb.open(3)  # type: ignore[arg-type]
 
     def test_errors_have_fields_and_survive_a_pickle(self) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pathlib
+import sys
+import unittest.mock
 from typing import Any
 
 import megabatch as mb
@@ -24,6 +26,9 @@ class Evaluations(InFolder):
         self.assertEqual(set(frame["predictor"]), {"model", *predictors})
         self.assertEqual(list(frame["horizon"][:horizons]), [*range(1, horizons + 1)])
         self.assertEqual(evaluation.to_polars().columns, list(frame.columns))
+        with unittest.mock.patch.dict(sys.modules, {"polars": None}):
+            with self.assertRaisesRegex(ModuleNotFoundError, r"^to_polars\(\) needs polars, .*: pip install polars; "):
+                evaluation.to_polars()
         columns = [name for name in frame.columns if name not in ("predictor", "horizon")]
         self.assertEqual(list(evaluation.model), columns)
         for name in columns:

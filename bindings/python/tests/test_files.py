@@ -90,7 +90,7 @@ class Files(InFolder):
             log.write('{"event": "end", "step": 2, "how": "stopped"}\n')
         # It said `--resume`.
         self.assertRegex(repr(run.monitor()), "stopped; resume=True goes on$")
-        with self.assertRaisesRegex(mb.ConfigError, "^run is a int: expected a run, its folder or a snapshot in it$"):
+        with self.assertRaisesRegex(mb.ConfigError, "^run is an int: expected a run, its folder or a snapshot in it$"):
             mb.memory.snapshot(3)  # type: ignore[arg-type]
 
 

@@ -330,6 +330,15 @@ class Graphs(InFolder):
             run.predict(test)
         nodes = sum(len(by_node[graph].x) for graph in test.indices.tolist())
         self.assertEqual(len(run.predict(part="test")), nodes)
+        # Graphs have no bars: none is the latest, and none follows.
+        for call, message in (
+            (lambda: run.predict(samples="latest"), r"graphs have no bars after their samples; .*`run\.predict\(data=\"FILE\"\)`"),
+            (lambda: run.follow(), r"a model over graphs predicts whole graphs, .* cannot follow them; `run\.predict\("),
+            (lambda: mb.leak(path), r"saved\.mbg: a file of graphs, which this command does not read; use `mb\.graph\.inspect\("),
+            (lambda: mb.convert(path, self.folder / "out.h5"), r"saved\.mbg: a file of graphs, "),
+        ):
+            with self.assertRaisesRegex(mb.MegabatchError, message):
+                call()
         classes = mb.graph.save(({**one, "y": np.array(k % 3)} for k, one in enumerate(given)), path)
         np.testing.assert_array_equal(classes.arrays(range(12))["y"], np.arange(12) % 3)
 
@@ -404,7 +413,10 @@ class Graphs(InFolder):
         calls: list[tuple[Callable[[], object], str]] = [
             (lambda: mb.graph.save(path, listed), r"path a list: the arguments are exchanged; .* mb.graph.save\(graphs, '.*'\)$"),
             (lambda: mb.graph.save(listed, array), "^path is a ndarray: expected the path of the file to write, .mbg$"),
-            (lambda: mb.graph.save([3], path), "^graph 0 is a int: expected a Data of PyTorch Geometric, or a dictionary"),
+            (lambda: mb.graph.build(5, path, kind="correlation"), "^inputs=5: expected a frame, frames by symbol, or paths of files"),
+            (lambda: mb.graph.build([self.path], path, kind="molecule", targets=5), "^targets is an int: expected the path"),  # type: ignore[arg-type]
+            (lambda: mb.graph.open(self.path).loader(dataset=5), "^dataset=5: expected a dataset of the instruments"),  # type: ignore[arg-type]
+            (lambda: mb.graph.save([3], path), "^graph 0 is an int: expected a Data of PyTorch Geometric, or a dictionary"),
             (lambda: mb.graph.save([hetero], path), r"^graph 0 is a HeteroData, .*: give graph.to_homogeneous\(\)"),
             (lambda: mb.graph.save(hetero, path), "^graphs is a HeteroData, and .* nodes and edges of one type"),
             (lambda: mb.graph.open(array), "^path is a ndarray: expected the path of a file of graphs, .mbg"),

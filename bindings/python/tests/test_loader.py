@@ -145,9 +145,11 @@ class Batches(InFolder):
         for options in wrong:
             with self.assertRaises(mb.ConfigError, msg=str(options)):
                 ds.loader(**options)
-        for size in (0, -3, 64.0, None, "64", True):
+        for size in (0, -3, 64.5, None, "64", True):
             with self.assertRaisesRegex(mb.ConfigError, "^batch_size=.*: expected a whole number from 1 on$"):
                 ds.loader(size)
+        floats: dict[str, Any] = {"batch_size": 64.0, "world_size": 1.0}
+        self.assertEqual(len(ds.loader(**floats)), len(ds.loader(64)))
         loader, most = ds.loader(), "expected a whole number from [01] to 18446744073709551615$"
         for name in ("batch_size", "seed", "run_length", "chunk_bytes"):
             huge: dict[str, Any] = {name: 10**30}

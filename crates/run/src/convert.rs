@@ -12,6 +12,7 @@ use megabatch_chunk_io::{
 };
 use megabatch_gpu_core::Device;
 
+use crate::adapters::data::refuse_graphs;
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::host::{Host, PATIENCE, Progress, Work};
@@ -112,6 +113,7 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
     let start = Instant::now();
     output::require_ending(out, &["h5", "hdf5"])?;
     output::check(out, &[input])?;
+    refuse_graphs(input)?;
     let (planned, options) = options.resolve(input, host)?;
     let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     require_free(folder, room_needed(input, &options), "the converted file")?;

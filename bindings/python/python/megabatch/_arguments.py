@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 import reprlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ def require(is_right: bool, value: Any, name: str, expected: str, path: Any = No
 
 
 def whole_number(value: Any, name: str, least: int = 0, takes: str = "a whole number", path: Any = None) -> int:
-    """`value` as a whole number of at least `least`; `takes` says what the argument counts."""
+    """`value` as a whole number of at least `least`; `takes` says what the argument counts. A float that is whole is one."""
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        value = int(value)
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
@@ -55,8 +58,22 @@ def require_text(value: Any, name: str, takes: str) -> None:
 def require_path(value: Any, name: str, takes: str) -> str:
     """A path, in which `~` is the home; refuses what is none. `takes` says of what it is one."""
     if not isinstance(value, (str, os.PathLike)):
-        raise ConfigError(f"{name} is a {type(value).__name__}: expected {takes}", key=name)
+        raise ConfigError(f"{name} is {type_name(value)}: expected {takes}", key=name)
     return os.path.expanduser(value)
+
+
+def require_paths(value: Any, name: str, takes: str) -> list[str]:
+    """One path or several as a list, in which `~` is the home; refuses what is neither. `takes` says of what they are."""
+    if isinstance(value, (str, os.PathLike)):
+        value = [value]
+    require(isinstance(value, Iterable), value, name, takes)
+    return [require_path(one, name, takes) for one in value]
+
+
+def type_name(value: Any) -> str:
+    """The type of `value` with its article: `an int`, `a list`."""
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
 
 
 def mask_places(mask: npt.NDArray[np.bool_], name: str, count: int, noun: str) -> npt.NDArray[np.int64]:

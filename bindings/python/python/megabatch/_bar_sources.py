@@ -47,7 +47,8 @@ class BarSources:
         kinds = [name for name, one in given.items() if one is not None]
         for name in kinds:
             is_source = _frames.is_frame(given[name]) or isinstance(given[name], (os.PathLike, Iterable))
-            _arguments.require(is_source, given[name], name or "bars", "a frame of bars, frames by symbol, or paths of files")
+            is_empty = isinstance(given[name], Mapping) and not given[name]
+            _arguments.require(is_source and not is_empty, given[name], name or "bars", "a frame of bars, frames by symbol, or paths of files")
         if kinds not in ([""], [_BID, _ASK]):
             found = " and ".join(name or "bars" for name in kinds) or "nothing"
             raise ConfigError(f"expected bars, or both bid and ask; given: {found}", key="bars")
@@ -236,5 +237,5 @@ def _paths(bars: Any) -> list[str]:
         )
     wrong = [path for path in paths if not isinstance(path, (str, os.PathLike))]
     if wrong:
-        raise DataError(f"a {type(wrong[0]).__name__} is no path of a file of bars and no frame")
+        raise DataError(f"{_arguments.type_name(wrong[0])} is no path of a file of bars and no frame")
     return [os.path.abspath(path) for path in paths]

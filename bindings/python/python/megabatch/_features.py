@@ -96,7 +96,7 @@ def _texts(key: str, names: Sequence[str]) -> list[str]:
     for name in found:
         if not isinstance(name, str):
             raise ConfigError(
-                f"{key} is a {type(names).__name__} with {reprlib.repr(name)} in it: expected names of columns; values are "
+                f"{key} is {_arguments.type_name(names)} with {reprlib.repr(name)} in it: expected names of columns; values are "
                 f"columns of the frame",
                 key=key,
             )

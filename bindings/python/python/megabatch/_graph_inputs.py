@@ -7,10 +7,10 @@ import csv
 import os
 import pathlib
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from . import _bar_sources, _frames, _megabatch, _table_files
+from . import _arguments, _bar_sources, _frames, _megabatch, _table_files
 from .errors import ConfigError, DataError
 
 _POINT_KINDS = ("cosine", "euclidean", "radius")
@@ -20,6 +20,8 @@ _POINT_KINDS = ("cosine", "euclidean", "radius")
 def files(inputs: Any, kind: str) -> Iterator[tuple[Sequence[str | os.PathLike[str]], str | None]]:
     """Paths of files to build graphs of `kind` from: those of `inputs`, or of files with the contents of frames, for as
     long as they are needed; and the pattern of the names of files that have the bars of frames."""
+    is_right = _frames.is_frame(inputs) or isinstance(inputs, (os.PathLike, Iterable))
+    _arguments.require(is_right, inputs, "inputs", "a frame, frames by symbol, or paths of files or folders")
     inputs = _bar_sources.with_whole_paths(inputs)
     frames = _table_files.as_frames(inputs)
     if not (_frames.is_frame(frames) or isinstance(frames, Mapping)):

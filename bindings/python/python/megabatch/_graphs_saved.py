@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _graph_forms
+from ._arguments import type_name
 from ._requirements import required
 from .errors import ConfigError, DataError
 
@@ -135,7 +136,7 @@ def _arrays(graph: GraphLike, number: int, ignore: Sequence[str]) -> tuple[dict[
         raise _hetero_error(f"graph {number}")
     if not isinstance(graph, Mapping) and not hasattr(graph, "to_dict"):
         raise ConfigError(
-            f"graph {number} is a {type(graph).__name__}: expected a Data of PyTorch Geometric, or a dictionary of arrays with "
+            f"graph {number} is {type_name(graph)}: expected a Data of PyTorch Geometric, or a dictionary of arrays with "
             f"edge_index",
             key="graphs",
         )

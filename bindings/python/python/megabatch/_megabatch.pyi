@@ -424,7 +424,7 @@ def monitor(run: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
     State of a run: one line, and every reading.
     """
 
-def plan(job: Mapping[str, Any], memory_bytes: SupportsIndex | None) -> tuple[str, dict[str, Any]]:
+def plan(job: Mapping[str, Any], memory_bytes: str | None) -> tuple[str, dict[str, Any]]:
     """
     The plan of a run: its text, and `plan.json`.
     """

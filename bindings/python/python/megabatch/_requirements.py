@@ -12,6 +12,8 @@ _PACKAGES = {
     "torch_geometric": ("PyTorch Geometric", "torch_geometric"),
     "lightning": ("Lightning", "lightning"),
     "pytorch_lightning": ("Lightning", "lightning"),
+    "pandas": ("pandas", "pandas"),
+    "polars": ("polars", "polars"),
 }
 """Names of the packages and what installs them, by what is imported."""
 

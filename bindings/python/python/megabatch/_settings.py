@@ -20,6 +20,10 @@ _ARGUMENTS = ("device", "init", "max_steps", "memory_bytes", "on_step", "out", "
 """Arguments of `train` and `plan` beside the settings."""
 
 
+_EXACT_MAX = 2.0**53
+"""Bound below which a float has every whole number."""
+
+
 def sources(config: Config, keywords: Mapping[str, Any]) -> tuple[str | None, list[str]]:
     """The YAML file, if there is one, and the settings over it."""
     file: str | None = None
@@ -80,6 +84,9 @@ def text(value: Any, key: str) -> str:
         value = value.item()
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_MAX:
+        # A setting that counts takes 64.0 for 64.
+        return repr(int(value))
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, (str, os.PathLike)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ._requirements import required
+
 if TYPE_CHECKING:
     import pandas
     import polars
@@ -21,7 +23,8 @@ class Tabular:
 
     def to_pandas(self) -> pandas.DataFrame:
         """The table as a frame of pandas."""
-        import pandas
+        with required("to_pandas()", "without it, the arrays of numpy have the same numbers"):
+            import pandas
 
         frame: pandas.DataFrame = pandas.DataFrame(self._columns())
         for name in self._times:
@@ -31,7 +34,8 @@ class Tabular:
 
     def to_polars(self) -> polars.DataFrame:
         """The table as a frame of polars."""
-        import polars
+        with required("to_polars()", "without it, to_pandas() gives a frame of pandas"):
+            import polars
 
         frame = polars.DataFrame(self._columns())
         own = [polars.col(name).dt.replace_time_zone("UTC") for name in self._times if name in frame.columns]

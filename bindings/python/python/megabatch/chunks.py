@@ -291,7 +291,8 @@ class ChunkDataLoader(InTurn):
             )
         samples = len(self._dataset)
         batch_size = whole_number(batch_size, "batch_size", 1, path=path)
-        seed = whole_number(seed, "seed", path=path)
+        seed, rank = whole_number(seed, "seed", path=path), whole_number(rank, "rank", path=path)
+        world_size = whole_number(world_size, "world_size", 1, path=path)
         shuffle, drop_last = flag(shuffle, "shuffle", path), flag(drop_last, "drop_last", path)
         require_ranks(rank, world_size, batch_size, samples, "samples", path)
         is_size = math.isfinite(chunk_size_gb) and chunk_size_gb > 0

@@ -637,6 +637,8 @@ def _told(answer: tuple[str, dict[str, Any]]) -> IngestReport:
 
 
 def _named(options: Mapping[str, Any]) -> dict[str, Any]:
+    if "progress" in options:
+        raise ConfigError("progress: ingest and append have no argument progress, and show none; leave it out", key="progress")
     return {name.replace("_", "-"): value for name, value in options.items()}
 
 

@@ -13,6 +13,7 @@ from ._display import display
 from ._html import table
 from ._wording import in_python
 from .dataset import Dataset
+from .errors import ConfigError
 from .training import Report, Run
 
 __all__ = ["Comparison", "FileReport", "compare", "convert", "inspect"]
@@ -62,8 +63,11 @@ class Comparison:
 
 
 def inspect(data: StrPath | Dataset) -> FileReport:
-    """Contents of a file of samples (`.h5`, `.mbg`) or of bars as text, its problems, and what a model would see."""
-    text, facts = _megabatch.inspect(_path(data, "inspect"))
+    """Contents of a file of samples (`.h5`) or of bars as text, its problems, and what a model would see."""
+    path = _path(data, "inspect")
+    if os.path.isfile(os.path.join(path, "config.yaml")):
+        raise ConfigError(f"{path} is a run, and inspect takes files of samples and bars: mb.load_run opens it", file=str(path))
+    text, facts = _megabatch.inspect(path)
     return FileReport(in_python(text), facts)
 
 

@@ -137,20 +137,26 @@ def build(
     """
     _refuse_dataset(inputs)
     out = _arguments.require_path(out, "out", _WRITTEN)
+    for name, path in {"targets": targets, "similarities": similarities}.items():
+        if path is not None:
+            _arguments.require_path(path, name, "the path of a file")
+    for name, word in {"kind": kind, "symmetry": symmetry, "symbol_pattern": symbol_pattern, "on_error": on_error}.items():
+        _arguments.require_text(word, name, "a word that the option takes")
     counts = {"lookback": lookback, "k": k, "min_observations": min_observations, "min_degree": min_degree}
-    for name, count in {**counts, "rewire": rewire, "threads": threads}.items():
-        if count is not None:
-            _arguments.whole_number(count, name, takes=_COUNTED.get(name, "a whole number"))
+    whole: dict[str, int | None] = {
+        name: None if count is None else _arguments.whole_number(count, name, takes=_COUNTED.get(name, "a whole number"))
+        for name, count in {**counts, "rewire": rewire, "threads": threads}.items()
+    }
     for name, number in {"half_life": half_life, "threshold": threshold, "radius": radius}.items():
         if number is not None:
             _arguments.require_number(number, name)
     options = {
-        "lookback": lookback,
-        "k": k,
+        "lookback": whole["lookback"],
+        "k": whole["k"],
         "half_life": half_life,
         "demean": _arguments.flag(demean, "demean"),
-        "min_observations": min_observations,
-        "min_degree": min_degree,
+        "min_observations": whole["min_observations"],
+        "min_degree": whole["min_degree"],
         "absolute": _arguments.flag(absolute, "absolute"),
         "threshold": threshold,
         "symmetry": symmetry,
@@ -170,8 +176,8 @@ def build(
             "inputs": paths,
             "kind": kind,
             "out": out,
-            "rewire": rewire,
-            "threads": threads,
+            "rewire": whole["rewire"],
+            "threads": whole["threads"],
             "options": options,
             "display": display(progress),
         }

@@ -128,7 +128,7 @@ class Loader(InTurn):
     def __init__(self, dataset: Dataset, batch_size: int = 256, **options: Unpack[LoaderOptions]) -> None:
         refuse_unknown((name for name in options if name not in _DEFAULTS), ("batch_size", *_DEFAULTS))
         given = {"batch_size": batch_size, **_DEFAULTS, **options}
-        for name, least in (("batch_size", 1), ("seed", 0), ("chunk_bytes", 0)):
+        for name, least in (("batch_size", 1), ("seed", 0), ("chunk_bytes", 0), ("rank", 0), ("world_size", 1)):
             given[name] = whole_number(given[name], name, least)
         if given["run_length"] is not None:
             given["run_length"] = whole_number(given["run_length"], "run_length", 1)

@@ -13,8 +13,15 @@ __all__ = ["bars", "samples", "shares"]
 StrPath = Union[str, "os.PathLike[str]"]
 
 
-def _write(what: str, path: StrPath, **options: Any) -> None:
+_LEAST = {"days": 1, "shares": 1, "samples": 1, "features": 1, "targets": 1, "seed": 0}
+"""Numbers that calls take, and the least of each."""
+
+
+def _write(what: str, path: StrPath, numbers: Mapping[str, int], **options: Any) -> None:
     path = _arguments.require_path(path, "folder" if what == "shares" else "path", "the path to write to")
+    whole = {name: _arguments.whole_number(number, name, _LEAST[name]) for name, number in numbers.items()}
+    if "shares" in whole or "samples" in whole:
+        whole["count"] = whole.pop("shares" if "shares" in whole else "samples")
     call = {
         "what": what,
         "path": path,
@@ -26,6 +33,7 @@ def _write(what: str, path: StrPath, **options: Any) -> None:
         "features": 1,
         "targets": 1,
         "compression": "gzip",
+        **whole,
         **options,
     }
     _megabatch.synthesize(call)
@@ -33,12 +41,12 @@ def _write(what: str, path: StrPath, **options: Any) -> None:
 
 def bars(path: StrPath, *, days: int = 42, seed: int = 0) -> None:
     """Writes one-minute bars of `days` calendar days as CSV."""
-    _write("bars", path, days=days, seed=seed)
+    _write("bars", path, {"days": days, "seed": seed})
 
 
 def shares(folder: StrPath, *, shares: int = 12, days: int = 700, seed: int = 0) -> None:
     """Writes a CSV file of daily bars for each of some shares."""
-    _write("shares", folder, count=shares, days=days, seed=seed)
+    _write("shares", folder, {"shares": shares, "days": days, "seed": seed})
 
 
 def samples(
@@ -54,16 +62,17 @@ def samples(
 ) -> None:
     """Writes samples as HDF5, in the layout `series` or `windows`; compression is `contiguous`, `none`, `gzip` or
     `lzf`."""
+    _arguments.require(layout in ("series", "windows"), layout, "layout", "series or windows")
+    _arguments.require_text(compression, "compression", "contiguous, none, gzip or lzf")
+    is_mapping = timeframes is None or isinstance(timeframes, Mapping)
+    _arguments.require(is_mapping, timeframes, "timeframes", 'lengths of windows by timeframe, such as {"M1": 480}')
     windows = timeframes or {"M1": 480, "M5": 288, "M15": 192, "H1": 96, "H4": 48}
     text = ",".join(f"{name}:{steps}" for name, steps in windows.items())
     _write(
         "samples",
         path,
-        count=samples,
+        {"samples": samples, "features": features, "targets": targets, "seed": seed},
         layout=layout,
         timeframes=text,
-        features=features,
-        targets=targets,
         compression=compression,
-        seed=seed,
     )

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any
 
-from . import _megabatch
+from . import _arguments, _megabatch
 
 __all__ = ["Examination", "doctor"]
 
@@ -26,5 +26,6 @@ class Examination:
 
 def doctor(python: str | os.PathLike[str] | None = None) -> Examination:
     """Examines GPU, driver, container and a Python environment, by default this one. Nothing is changed."""
-    is_healthy, text, facts = _megabatch.doctor(os.fspath(python or sys.executable))
+    path = _arguments.require_path(python or sys.executable, "python", "the path of a Python interpreter")
+    is_healthy, text, facts = _megabatch.doctor(path)
     return Examination(is_healthy, text, facts)

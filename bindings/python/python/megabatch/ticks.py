@@ -53,7 +53,7 @@ def ticks_to_bars(
     offset, which MetaTrader's files need (`new-york+7`); `bins` the clock at whose multiples bars start; `point` the
     price of a point in `.bi5` files. Defective ticks are errors, or dropped and counted with `on_error="skip"`."""
     out = _arguments.require_path(out, "out", "the path of the file to write")
-    paths = [files] if isinstance(files, (str, os.PathLike)) else list(files)
+    paths = _arguments.require_paths(files, "files", "the path of a file of ticks, or a list of them")
     call = {
         "files": paths,
         "out": out,

@@ -179,7 +179,7 @@ def plan(
     *,
     device: str = "auto",
     max_steps: int | None = None,
-    memory_bytes: int | None = None,
+    memory_bytes: int | str | None = None,
     model: ModelSettings | None = None,
     training: TrainingSettings | None = None,
     data: DataSettings | None = None,
@@ -194,14 +194,14 @@ def plan(
     `{"model": {"hidden": 64}}`, or by names such as `{"model.hidden": 64}`. Keywords go over it: sections such as
     `model={"hidden": 64}`, and over them settings of `mb.ShortSettings` such as `model__hidden=64`.
     `distributed="off"` is its `backend`. `help(mb.Settings)` lists all settings, and `help(mb.ModelSettings)` says what
-    those of a section mean.
+    those of a section mean. `memory_bytes` is a number of bytes, or a size such as `"80GB"`.
     """
     sections = _sections(
         distributed, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
     )
     job = _job(dataset, config, {**sections, **short}, device, max_steps, "plan")
-    if memory_bytes is not None:
-        memory_bytes = _arguments.whole_number(memory_bytes, "memory_bytes", 1, "a whole number of bytes")
+    if memory_bytes is not None and not isinstance(memory_bytes, str):
+        memory_bytes = str(_arguments.whole_number(memory_bytes, "memory_bytes", 1, "a whole number of bytes"))
     text, facts = _megabatch.plan(job, memory_bytes)
     return Plan(in_python(text), facts)
 
@@ -531,6 +531,8 @@ class Run:
         A run of several folds gives the predictions of each fold's model for the fold's own test, one after the other:
         no model has seen what it predicts of the run's own data."""
         _check_part(part)
+        if isinstance(data, str) and data == "latest" and not os.path.exists(data):
+            raise ConfigError('data="latest" is no file: samples="latest" are those after the last samples', key="data")
         is_latest = isinstance(samples, str) and samples == "latest"
         if part is not None and samples is not None:
             raise ConfigError("part and samples choose both; give one of them", key="part")
@@ -682,6 +684,8 @@ class Run:
         takes the next bar.
         """
         _arguments.require_text(symbol, "symbol", "the name of one instrument")
+        _arguments.require_text(zone, "zone", "a clock such as UTC or new-york+7")
+        _require_bars(bars)
         files = [history] if isinstance(history, (str, os.PathLike)) else list(history)
         path = self._data_path(data, "follow")
         zone = zone or _clock(path)
@@ -701,6 +705,18 @@ class Run:
             "functions": _functions_of(features, bars, path, context),
         }
         return Follower(_megabatch.Follower(call), bars, symbol or own, zone)
+
+
+def _require_bars(bars: Any) -> None:
+    """Refuses what is neither a frame nor bars one by one."""
+    if isinstance(bars, (str, os.PathLike)):
+        raise ConfigError(
+            f"bars={os.fspath(bars)!r} is the path of a file: expected a frame, as pandas.read_csv makes it of the file, or bars "
+            f"one by one; the program follows files, with the option `follow` of its command `predict`",
+            key="bars",
+        )
+    is_right = bars is None or _frames.is_frame(bars) or isinstance(bars, Iterable)
+    _arguments.require(is_right, bars, "bars", "a frame, or bars one by one")
 
 
 def _clock(data: str | None) -> str | None:
@@ -933,6 +949,8 @@ class Follower:
         ms, µs or ns since 1970), `open`, `high`, `low`, `close` and, if they are known, `volume` and the other columns of
         a file, in any case of letters. `None` while windows are not full. A bar that cannot be used, or whose `symbol` is
         another one, raises `DataError` and counts for nothing: the stream goes on with the next."""
+        takes = 'a mapping such as {"time": …, "open": …, "high": …, "low": …, "close": …}'
+        _arguments.require(isinstance(bar, Mapping) or hasattr(bar, "keys"), bar, "bar", takes)
         time_key = next((key for key in bar if str(key).strip().lower() == "time"), None)
         if time_key is None:
             raise DataError("the bar has no 'time'; expected time, open, high, low, close and perhaps volume", column="time")

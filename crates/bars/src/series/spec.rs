@@ -81,13 +81,22 @@ impl Default for SeriesSpec {
 impl SeriesSpec {
     /// True if the size of a pip has a part in the series: in its targets or in a feature.
     pub fn uses_pips(&self) -> bool {
-        let in_pips = [Feature::PipChange, Feature::SpreadPips];
-        let has_pips = match &self.target_kind {
+        self.has_targets_in_pips() || !self.features_in_pips().is_empty()
+    }
+
+    /// True if the size of a pip has a part in the targets.
+    pub fn has_targets_in_pips(&self) -> bool {
+        match &self.target_kind {
             TargetKind::Cumulative | TargetKind::Increment => true,
             TargetKind::TripleBarrier(barrier) => barrier.unit == BarrierUnit::Pips,
             TargetKind::LogReturn | TargetKind::Columns(_) => false,
-        };
-        has_pips || self.features.iter().any(|feature| in_pips.contains(feature))
+        }
+    }
+
+    /// The features that are in pips.
+    pub fn features_in_pips(&self) -> Vec<&Feature> {
+        let in_pips = [Feature::PipChange, Feature::SpreadPips];
+        self.features.iter().filter(|feature| in_pips.contains(feature)).collect()
     }
 
     /// Names of the columns among the features, in their order: bars of the series have these, see

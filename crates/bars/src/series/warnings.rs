@@ -2,6 +2,7 @@
 
 use crate::clean::gap::{GapPolicy, Weekends};
 use crate::series::Segment;
+use crate::series::context::AGE_IN_CONTEXT;
 use crate::series::feature::Feature;
 use crate::time::timestamp::display_duration;
 
@@ -55,7 +56,8 @@ pub(crate) struct ConstantFeature {
 }
 
 /// One warning a feature, with the timeframes and instruments in which it is constant; `everywhere`
-/// is the number of all those.
+/// is the number of all those. The age of another instrument's bars has none: it is constant where
+/// that instrument has every bar.
 pub(crate) fn constant_warnings(features: &[Feature], constant: &[ConstantFeature], everywhere: usize) -> Vec<String> {
     let warning = |feature: &Feature| {
         let found: Vec<&str> =
@@ -69,5 +71,26 @@ pub(crate) fn constant_warnings(features: &[Feature], constant: &[ConstantFeatur
             "{feature} is constant over the training span in {places}: it carries nothing there and keeps the scale 1"
         ))
     };
-    features.iter().filter_map(warning).collect()
+    features.iter().filter(|feature| !is_age(feature)).filter_map(warning).collect()
+}
+
+/// True if the feature is the age of the bars of another instrument.
+fn is_age(feature: &Feature) -> bool {
+    let name = feature.as_function().and_then(|name| name.rsplit_once('.'));
+    name.is_some_and(|(_, own)| own == AGE_IN_CONTEXT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `ingest` of days warned of every instrument beside them that has a bar each day.
+    #[test]
+    fn the_age_of_complete_bars_is_no_constant_to_warn_of() {
+        let features = ["SPY.age", "SPY.log_return", "age"].map(Feature::from_function);
+        let constant = features.clone().map(|feature| ConstantFeature { feature, place: "D1".to_owned() });
+        let warnings = constant_warnings(&features, &constant, 1);
+        let named: Vec<&str> = warnings.iter().map(|warning| warning.split(" is constant").next().unwrap()).collect();
+        assert_eq!(named, ["function:SPY.log_return", "function:age"]);
+    }
 }

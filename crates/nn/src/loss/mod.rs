@@ -121,7 +121,9 @@ impl Loss {
             (Loss::CrossEntropy, None) => {
                 "`thresholds` or `classes` beside it, which make classes of the targets of samples that are not nodes of graphs"
             }
-            (_, None) => "mse, huber or quantile for samples that are not nodes of graphs, which the ranks are among",
+            (_, None) => {
+                "mse, huber or quantile, as samples without a graph stand alone and have no ranks; set `graph`, which joins the samples of a time, or take ranks as targets with mse"
+            }
             (_, Some(_)) => "a loss of one graph at a time, where it is the graph that is predicted and has no rank",
         };
         Err(Error::setting("loss", &self.name(), expected))

@@ -378,6 +378,6 @@ pub(crate) fn refuse_graphs(path: &Path) -> Result<()> {
 }
 
 /// True if the file is one of graphs, by its ending.
-fn is_graphs(path: &Path) -> bool {
+pub(crate) fn is_graphs(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("mbg"))
 }

@@ -22,6 +22,7 @@ use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::adapters::data::refuse_graphs;
 use crate::adapters::purge_basis::purge_basis;
 use crate::adapters::series::{Origin, series_description};
 use crate::adapters::split::split_source;
@@ -95,6 +96,7 @@ pub fn prove(path: &Path, options: &Options, host: &Host<'_>) -> Result<CommandR
     if options.samples == 0 {
         return Err(Error::usage("samples is 0: expected 1 or more samples to prove"));
     }
+    refuse_graphs(path)?;
     match prove_file(path, options, host) {
         Err(error) if error.kind() == Kind::Cancelled => {
             Err(Error::new(Kind::Cancelled, "interrupted; nothing is proven"))

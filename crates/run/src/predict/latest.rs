@@ -7,7 +7,7 @@ use megabatch_chunk_io::{Series, WriteOptions, write_series};
 use megabatch_gpu_core::Device;
 use tempfile::TempDir;
 
-use crate::adapters::data::refuse_graphs;
+use crate::adapters::data::is_graphs;
 use crate::adapters::data_schema::DataSchema;
 use crate::adapters::samples::SourceSamples;
 use crate::error::{Context as _, Error, Result};
@@ -44,7 +44,11 @@ impl LatestSamples {
                 "the model carries its states from bar to bar; `megabatch predict --follow` predicts the bars that come",
             );
         }
-        refuse_graphs(&data)?;
+        if is_graphs(&data) {
+            return refuse(
+                "graphs have no bars after their samples; write the graphs to predict to a file of their own, which `megabatch predict --data FILE` predicts",
+            );
+        }
         let samples = SourceSamples::open_in_file(&data, &Device::cpu(), host)?;
         let Some(series) = samples.source().series() else {
             return refuse("windows have no bars after their samples; `megabatch ingest` makes a series, which has");

@@ -116,7 +116,7 @@ impl StreamingModel {
         let model = trained_model(&folder)?;
         if model.config().is_over_graphs() {
             return Err(refuse(
-                "its samples are the nodes of graphs, and bars that arrive make samples that stand alone",
+                "a model over graphs predicts whole graphs, and bars that arrive are of one instrument, so that it cannot follow them; `megabatch predict --data FILE` predicts the graphs or the samples of another file",
             ));
         }
         let (step, weights) = weights_file(&folder, request.checkpoint)?;

@@ -91,8 +91,9 @@ impl Default for SampleOptions {
 /// `folder`.
 ///
 /// # Errors
-/// A usage error where the folder is not empty or cannot be made.
+/// A usage error where the folder is not empty or cannot be made, and for no days.
 pub fn make_shares(folder: &Path, count: NonZeroUsize, days: u32, seed: u64) -> Result<CommandReport> {
+    require_days(days)?;
     let failed = |error: &dyn std::fmt::Display| Error::usage(format!("{}: {error}", folder.display()));
     if folder.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
         return Err(failed(&"is there already and not empty; name another folder"));
@@ -107,11 +108,20 @@ pub fn make_shares(folder: &Path, count: NonZeroUsize, days: u32, seed: u64) -> 
     Ok(CommandReport::new(text, &json!({ "folder": shown(folder), "shares": count, "bars": bars })))
 }
 
+/// Refuses bars of no day, which would be a header alone.
+fn require_days(days: u32) -> Result<()> {
+    if days == 0 {
+        return Err(Error::usage("days is 0: expected 1 or more"));
+    }
+    Ok(())
+}
+
 /// Writes one-minute bars of `days` calendar days to the CSV file `out`.
 ///
 /// # Errors
-/// A usage error where the file cannot be written.
+/// A usage error where the file cannot be written, and for no days.
 pub fn make_bars(out: &Path, days: u32, seed: u64) -> Result<CommandReport> {
+    require_days(days)?;
     output::check(out, &[])?;
     let failed = |action| move |source| atomic_file::WriteError { path: out.to_owned(), action, source };
     let new = NewFile::create(out).map_err(failed("make a file beside it"))?;

@@ -42,7 +42,7 @@ fn weights_of_samples_are_not_for_graphs() {
 #[test]
 fn settings_that_do_not_go_together_are_named() {
     type Change = (fn(&mut Config), &'static str);
-    let changes: [Change; 9] = [
+    let changes: [Change; 10] = [
         (|config| config.model.readout = None, "`graph` is gat: expected none without a readout"),
         (
             |config| (config.model.readout, config.model.graph) = (None, None),
@@ -57,6 +57,10 @@ fn settings_that_do_not_go_together_are_named() {
         (
             |config| (config.model.readout, config.loss) = (Some(Readout::Sum), Loss::RankPairwise),
             "`loss` is rank_pairwise: expected a loss of one graph at a time",
+        ),
+        (
+            |config| (config.model.readout, config.model.graph, config.loss) = (None, None, Loss::RankPairwise),
+            "`loss` is rank_pairwise: expected mse, huber or quantile, as samples without a graph stand alone and have no ranks; set `graph`",
         ),
         (
             |config| (config.model.readout, config.model.graph, config.loss) = (None, None, Loss::CrossEntropy),

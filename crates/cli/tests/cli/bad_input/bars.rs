@@ -137,6 +137,17 @@ const CASES: &[Case] = &[
         exit_code: USAGE,
         says: &["bars.csv: the pip size of `BARS` is not known", "`--target log_return`", "`--pip-size`"],
     },
+    // The advice was to take log returns as targets, which they were.
+    Case {
+        what: "no pip size for features",
+        given: make_bars,
+        command: "ingest bars.csv --out series.h5 --timeframes M1:4 --features all --target log_return",
+        exit_code: USAGE,
+        says: &[
+            "bars.csv: the pip size of `BARS` is not known, and features are in pips: leave pip_change and spread_pips out of \
+             `--features`, or give the size with `--pip-size`",
+        ],
+    },
     Case {
         what: "no pip size of several symbols",
         given: |stage| {

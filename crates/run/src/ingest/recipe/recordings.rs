@@ -77,12 +77,27 @@ impl Recipe {
             return Ok(());
         }
         let symbols: Vec<&str> = unknown.iter().map(|recording| recording.symbol.as_str()).collect();
-        let error = Error::from(BarsError::UnknownPipSize { symbol: symbols.join("`, `") });
+        let error = self.unknown_pip_size(symbols.join("`, `"));
         let files = unknown.iter().filter_map(|recording| recording.summary.files.first());
         let names = files.filter_map(|file| file.path.file_name());
         let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
         names.dedup();
         Err(if self.symbol.is_some() || names.is_empty() { error } else { error.context(listed(&names)) })
+    }
+
+    /// The error of symbols whose pip is not known. Where the features alone are in pips, other
+    /// targets would not help.
+    fn unknown_pip_size(&self, symbol: String) -> Error {
+        let spec = self.spec();
+        if spec.has_targets_in_pips() {
+            return Error::from(BarsError::UnknownPipSize { symbol });
+        }
+        let features: Vec<String> = spec.features_in_pips().into_iter().map(ToString::to_string).collect();
+        Error::usage(format!(
+            "the pip size of `{symbol}` is not known, and features are in pips: leave {} out of `--features`, or give the size \
+             with `--pip-size`, such as 0.01 for a share; use `--symbol` where a file's name does not tell the pair",
+            features.join(" and ")
+        ))
     }
 
     fn pip_size_of(&self, symbol: &str) -> Result<f64> {
