@@ -19,7 +19,7 @@ use crate::parse::options::{ReadOptions, Repeats, StampedAt};
 use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
-use crate::parse::symbol::is_name_of;
+use crate::parse::symbol::{is_name_of, pip_size_of};
 use crate::parse::symbol_column::{SymbolColumn, symbol_in};
 use crate::read::summary::LastBar;
 use crate::time::date_order::split_named_month;
@@ -36,6 +36,8 @@ const KNOWN_MAX: usize = 1 << 20;
 const PRICE_TOLERANCE: f64 = 1e-6;
 /// Largest factor between the closes of neighbouring bars of one instrument.
 const CLOSE_FACTOR_MAX: f64 = 10.0;
+/// The same of a pair of currencies.
+const PAIR_CLOSE_FACTOR_MAX: f64 = 1.05;
 
 /// Times and prices of the last bars that were known before.
 #[derive(Debug, Default)]
@@ -505,7 +507,13 @@ impl BarLines {
     /// Warns of the first bar whose close is far from that of the bar before it.
     fn check_scale(&mut self, bar: &Bar) {
         let Some(before) = self.last_close.replace(bar.close) else { return };
-        if self.has_told_scale || before.max(bar.close) <= CLOSE_FACTOR_MAX * before.min(bar.close) {
+        let factor = before.max(bar.close) / before.min(bar.close);
+        if self.has_told_scale || factor <= PAIR_CLOSE_FACTOR_MAX {
+            return;
+        }
+        // Pairs of currencies alone have a usual pip.
+        let is_pair = self.options.symbol.as_deref().is_some_and(|symbol| pip_size_of(symbol).is_ok());
+        if !is_pair && factor <= CLOSE_FACTOR_MAX {
             return;
         }
         self.has_told_scale = true;

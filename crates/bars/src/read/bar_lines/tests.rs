@@ -269,6 +269,14 @@ fn other_bars_than_those_before_are_warned_of() {
         assert_eq!((bars, warnings.len()), (2, usize::from(expected.is_some())), "{warnings:?}");
         assert!(expected.is_none_or(|expected| warnings[0].contains(expected)), "{warnings:?}");
     }
+    // The prices of another pair.
+    for (symbol, expected) in [("EURUSD", 1), ("XAUUSD", 0)] {
+        let options = ReadOptions { symbol: Some(symbol.to_owned()), ..in_zone("UTC") };
+        let lines = BarLines::new(Path::new("live"), &options, Timeframe::M1, Some(known_until));
+        let mut lines = lines.comparing_with(KnownBars::new(&known));
+        assert_eq!(lines.push(b"2018-01-02 00:06,2.2,2.2,2.2,2.2,7").unwrap().len(), 1);
+        assert_eq!(lines.take_warnings().len(), expected, "{symbol}");
+    }
     // The last bar was unfinished: its row is no other bar.
     for (row, is_finished) in
         [("1,2.5,1,1.5,9", true), ("1,2,1,2,9", true), ("1,2,1,2,8", false), ("1.1,2.5,1,1.5,9", false)]
