@@ -110,6 +110,15 @@ fn a_file_of_any_name_is_of_the_one_symbol_that_is_stated() {
         refused.contains("bars of EXPORT_2024 by its name") && refused.contains("add `--symbol EURUSD`"),
         "{refused}"
     );
+    // `--symbol` was told, and refused: the files are named after two symbols.
+    let other = part(&stage.whole, "GBPUSD_M1_live.csv", CUT..rows_in(&stage.whole));
+    let refused = said(&[&other], None).unwrap_err();
+    assert!(
+        refused.contains("bars of GBPUSD by its name")
+            && refused.contains("if bars of EURUSD are meant, name the file after EURUSD;")
+            && !refused.contains("--symbol"),
+        "{refused}"
+    );
     // A fault of the rows is no fault of the name.
     let alike = stage.whole.with_file_name("alike.csv");
     fs::write(&alike, "date,open,high,low,close,symbol\n2018-03-01,1,1,1,1,AAA\n2018-03-01,1,1,1,1,aaa\n").unwrap();
