@@ -28,6 +28,8 @@ fn sources_that_are_gone_or_have_other_rows_are_named() {
         fs::write(&stage.old, text).unwrap();
         let found = stage.refuses(stage.old.clone(), Kind::Data);
         assert!(found.contains("EURUSD-old.csv: these are not the rows") && found.contains(said), "{said}: {found}");
+        let begins_later = found.contains("begins later than it did: keep earlier exports under their own names");
+        assert_eq!(begins_later, said.starts_with("the first bar"), "{found}");
     }
     fs::remove_file(&stage.old).unwrap();
     let said = stage.refuses(stage.rest(CUT), Kind::Data);
