@@ -4,9 +4,9 @@
 //! A jump meets three conditions. It is ten times the typical range of the bars around it, so that
 //! a volatile market has none. It is a factor of at least 1.4, which trading seldom makes. And it
 //! is within three percent of the ratio of a split, or else, between a close and the next open, a
-//! factor of 1.5 that no ratio explains. Of a pair of currencies, which have no splits, every factor
-//! of 1.05 between a close and the next open is one. Ratios below 3:2 are excluded: shares fall by a fifth on
-//! bad news too often for 5:4 to mean anything.
+//! factor of 1.5 that no ratio explains. Of a pair of currencies, a factor of 1.05 between a close
+//! and the next open is enough. Ratios below 3:2 are excluded: shares fall by a fifth on bad news
+//! too often for 5:4 to mean anything.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,7 +19,7 @@ use crate::time::timestamp::display_utc;
 const RANGES_MIN: f64 = 10.0;
 /// Bars on either side whose median range is the typical one.
 const BARS_AROUND: usize = 20;
-/// The smallest factor of a jump: 3:2 and its tolerance.
+/// The smallest factor of a split's jump: 3:2 and its tolerance.
 const FACTOR_MIN: f64 = 1.4;
 /// The smallest factor that is reported although it is no ratio of a split.
 pub(crate) const UNNAMED_FACTOR_MIN: f64 = 1.5;
