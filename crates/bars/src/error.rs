@@ -1,3 +1,4 @@
+pub(crate) mod bar_difference;
 pub(crate) mod column_fault;
 pub(crate) mod excluded;
 pub(crate) mod function_fault;
@@ -9,6 +10,7 @@ pub(crate) mod tick_error;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::error::bar_difference::BarDifference;
 use crate::error::column_fault::ColumnFault;
 use crate::error::excluded::{Excluded, ExcludedLines};
 use crate::error::function_fault::FunctionFault;
@@ -276,7 +278,7 @@ pub enum Error {
     },
 
     /// Two files have different bars of one time.
-    #[error("{}: line {line}: this bar of {time} is another one than {} has; the files of one symbol must agree where they overlap: leave one out or cut it", path.display(), other.display())]
+    #[error("{}: line {line}: this bar of {time} is another one than {} has ({difference}); the files of one symbol must agree where they overlap: leave one out or cut it", path.display(), other.display())]
     UnlikeBars {
         /// The file that is named later.
         path: PathBuf,
@@ -286,6 +288,8 @@ pub enum Error {
         time: String,
         /// The file that is named first.
         other: PathBuf,
+        /// The first field that differs.
+        difference: Box<BarDifference>,
     },
 
     /// The files' names stand for different symbols.

@@ -23,6 +23,7 @@ pub use bars::{Bar, Bars};
 pub use clean::gap::{GapPolicy, Weekends};
 pub use clean::gaps::{Gap, GapCount, GapKind, Gaps};
 pub use clean::jumps::Jump;
+pub use error::bar_difference::BarDifference;
 pub use error::column_fault::ColumnFault;
 pub use error::excluded::Excluded;
 pub use error::function_fault::FunctionFault;

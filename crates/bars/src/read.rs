@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::bar_source::BarSource;
 use crate::bars::Bars;
 use crate::clean::fillers::drop_fillers;
+use crate::clean::jumps::Jump;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
@@ -168,7 +169,7 @@ impl StoredRecording {
     /// Takes the bars of a longer timeframe, which were read from files of their own.
     fn take_own(&mut self, bars: StoredBars, summary: ReadSummary) {
         // The shorter bars have their jumps too.
-        let is_jump = |warning: &String| summary.jumps.iter().any(|jump| jump.to_string() == *warning);
+        let is_jump = |warning: &String| summary.jumps.iter().any(|jump| warning.starts_with(&jump.to_string()));
         let others = summary.warnings.iter().filter(|warning| !is_jump(warning));
         self.summary.warnings.extend(others.map(|warning| format!("{}: {warning}", summary.base)));
         self.summary.own.push(OwnBars::unplaced(summary, self.bars.timeframe()));
@@ -312,6 +313,20 @@ fn mixed_symbols(file: &FileSummary) -> Option<String> {
     ))
 }
 
+/// The files on either side of a jump, as the end of a sentence; nothing for one within a file.
+fn between_files(jump: &Jump, files: &[FileSummary]) -> String {
+    let ends = |file: &&FileSummary| file.last_open_time == Some(jump.previous_open_time);
+    let begins = |file: &&FileSummary| file.last_open_time.is_some_and(|last| last >= jump.open_time);
+    let (earlier, later) =
+        (files.iter().find(ends), files.iter().filter(begins).min_by_key(|file| file.last_open_time));
+    let Some((earlier, later)) = earlier.zip(later) else { return String::new() };
+    format!(
+        " ({} ends before it, and {} goes on after it: are both of one instrument?)",
+        earlier.path.display(),
+        later.path.display()
+    )
+}
+
 impl ReadSummary {
     /// Summary of `bars`. There is at least one.
     pub(crate) fn new(
@@ -320,9 +335,9 @@ impl ReadSummary {
         symbol: String,
         mut warnings: Vec<String>,
     ) -> Result<Self> {
-        let profile = BarProfile::new(bars, files.iter().filter_map(|file| file.zone.clone()))?;
+        let profile = BarProfile::new(bars, &symbol, files.iter().filter_map(|file| file.zone.clone()))?;
         let jumps = profile.jumps;
-        warnings.extend(jumps.iter().take(JUMPS_TOLD).map(ToString::to_string));
+        warnings.extend(jumps.iter().take(JUMPS_TOLD).map(|jump| format!("{jump}{}", between_files(jump, &files))));
         if jumps.len() > JUMPS_TOLD {
             warnings.push(format!("{} more such jumps", jumps.len() - JUMPS_TOLD));
         }

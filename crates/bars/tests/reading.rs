@@ -479,3 +479,28 @@ fn beside_a_stated_timeframe_shorter_bars_are_compared_and_never_read() {
         assert!(said.contains(name) && said.contains("stated to be M5") && said.contains("true timeframe"), "{said}");
     }
 }
+
+/// Bars of another pair, in a file whose name does not tell it, made targets of 1,700 pips.
+#[test]
+fn a_step_of_a_pair_between_two_files_is_told_with_both() {
+    let rows = |hour: u32, price: f64| -> String {
+        let (high, low) = (price + 0.0002, price - 0.0002);
+        let row = |minute: u32| format!("2018-07-02 {hour:02}:{minute:02},{price},{high:.4},{low:.4},{price},5\n");
+        (0..30).map(row).collect()
+    };
+    let (early, late) = (rows(0, 1.23), rows(1, 1.4));
+    for (symbol, expected) in [("EURUSD", 1), ("XAUUSD", 0)] {
+        let zone = Some("UTC".parse().unwrap());
+        let named = ReadOptions { symbol: Some(symbol.to_owned()), zone, ..ReadOptions::default() };
+        let recording = read_texts(&[("a.csv", &early), ("b.csv", &late)], &named).unwrap();
+        let warnings = recording.summary.warnings;
+        let told: Vec<&String> = warnings.iter().filter(|warning| warning.contains("from 1.23 to 1.4 at ")).collect();
+        assert_eq!(told.len(), expected, "{symbol}: {warnings:?}");
+        let names_both = |warning: &&String| {
+            warning.contains("2018-07-02T01:00:00Z")
+                && warning.contains("a.csv ends before it")
+                && warning.contains("b.csv goes on after it")
+        };
+        assert!(told.iter().all(names_both), "{told:?}");
+    }
+}

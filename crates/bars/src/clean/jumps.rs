@@ -4,8 +4,9 @@
 //! A jump meets three conditions. It is ten times the typical range of the bars around it, so that
 //! a volatile market has none. It is a factor of at least 1.4, which trading seldom makes. And it
 //! is within three percent of the ratio of a split, or else, between a close and the next open, a
-//! factor of 1.5 that no ratio explains. Ratios below 3:2 are excluded: shares fall by a fifth on
-//! bad news too often for 5:4 to mean anything.
+//! factor of 1.5 that no ratio explains. Of a pair of currencies, a factor of 1.05 between a close
+//! and the next open is enough. Ratios below 3:2 are excluded: shares fall by a fifth on bad news
+//! too often for 5:4 to mean anything.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,10 +19,12 @@ use crate::time::timestamp::display_utc;
 const RANGES_MIN: f64 = 10.0;
 /// Bars on either side whose median range is the typical one.
 const BARS_AROUND: usize = 20;
-/// The smallest factor of a jump: 3:2 and its tolerance.
+/// The smallest factor of a split's jump: 3:2 and its tolerance.
 const FACTOR_MIN: f64 = 1.4;
 /// The smallest factor that is reported although it is no ratio of a split.
-const UNNAMED_FACTOR_MIN: f64 = 1.5;
+pub(crate) const UNNAMED_FACTOR_MIN: f64 = 1.5;
+/// The same of a pair of currencies.
+pub(crate) const PAIR_FACTOR_MIN: f64 = 1.05;
 /// Largest distance from the ratio, relative to it, at which a split share may open.
 const TOLERANCE: f64 = 0.03;
 /// Ratios of share splits; their inverses are reverse splits.
@@ -51,6 +54,8 @@ const RATIOS: [(u32, u32); 18] = [
 pub struct Jump {
     /// Open time of the bar after it, in nanoseconds since 1970 UTC.
     pub open_time: i64,
+    /// Open time of the bar before it.
+    pub(crate) previous_open_time: i64,
     /// The close before it.
     #[serde(with = "crate::exact::bits")]
     pub from: f64,
@@ -63,8 +68,9 @@ pub struct Jump {
 }
 
 /// Finder of jumps in bars as they come: the last ones, with those around each that is judged.
-#[derive(Default)]
 pub(crate) struct JumpWindow {
+    /// The smallest factor of a jump that is no ratio of a split.
+    unnamed_factor_min: f64,
     /// At most `BARS_AROUND` before and after the one that is judged next, the one itself, and one
     /// more before, whose close it follows.
     bars: VecDeque<Bar>,
@@ -74,6 +80,11 @@ pub(crate) struct JumpWindow {
 }
 
 impl JumpWindow {
+    /// No bars. A jump that is no ratio of a split has at least the factor `unnamed_factor_min`.
+    pub(crate) fn new(unnamed_factor_min: f64) -> Self {
+        JumpWindow { unnamed_factor_min, bars: VecDeque::new(), judged: 0, jumps: Vec::new() }
+    }
+
     /// Takes the next bar.
     pub(crate) fn add(&mut self, bar: Bar) {
         self.bars.push_back(bar);
@@ -85,7 +96,7 @@ impl JumpWindow {
     /// Judges the next bar.
     fn judge(&mut self) {
         if self.judged > 0 {
-            self.jumps.extend(Jump::into(&self.bars, self.judged));
+            self.jumps.extend(Jump::into(&self.bars, self.judged, self.unnamed_factor_min));
         }
         self.judged += 1;
         if self.judged > BARS_AROUND {
@@ -104,22 +115,27 @@ impl JumpWindow {
 }
 
 impl Jump {
-    fn into(bars: &VecDeque<Bar>, place: usize) -> Option<Self> {
-        let (before, bar) = (bars[place - 1].close, &bars[place]);
-        let jump = |to: f64| (factor(before, to) >= FACTOR_MIN).then(|| Jump::between(before, to, bar.open_time));
+    fn into(bars: &VecDeque<Bar>, place: usize, unnamed_factor_min: f64) -> Option<Self> {
+        let (previous, bar) = (&bars[place - 1], &bars[place]);
+        let before = previous.close;
+        let jump = |to: f64| {
+            (factor(before, to) >= FACTOR_MIN.min(unnamed_factor_min)).then(|| Jump {
+                open_time: bar.open_time,
+                previous_open_time: previous.open_time,
+                from: before,
+                to,
+                split: split_of(before, to),
+            })
+        };
         // Bars that open at the close before them show a split in their close.
         let opens_as_before = factor(before, bar.open) <= 1.0 + TOLERANCE;
         let told = match opens_as_before {
             true => jump(bar.close).filter(|jump| jump.split.is_some())?,
             false => {
-                jump(bar.open).filter(|jump| jump.split.is_some() || factor(before, jump.to) >= UNNAMED_FACTOR_MIN)?
+                jump(bar.open).filter(|jump| jump.split.is_some() || factor(before, jump.to) >= unnamed_factor_min)?
             }
         };
         (factor(told.from, told.to).ln() >= RANGES_MIN * typical_range(bars, place)).then_some(told)
-    }
-
-    fn between(from: f64, to: f64, open_time: i64) -> Self {
-        Jump { open_time, from, to, split: split_of(from, to) }
     }
 }
 
@@ -146,7 +162,7 @@ fn typical_range(bars: &VecDeque<Bar>, place: usize) -> f64 {
 
 impl fmt::Display for Jump {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Jump { open_time, from, to, split } = *self;
+        let Jump { open_time, from, to, split, .. } = *self;
         write!(
             f,
             "the price goes from {from} to {to} at {}, which no range of the bars around explains",
@@ -178,7 +194,11 @@ mod tests {
     }
 
     fn all(bars: &Bars) -> Vec<Jump> {
-        let mut window = JumpWindow::default();
+        all_from(bars, UNNAMED_FACTOR_MIN)
+    }
+
+    fn all_from(bars: &Bars, unnamed_factor_min: f64) -> Vec<Jump> {
+        let mut window = JumpWindow::new(unnamed_factor_min);
         (0..bars.len()).for_each(|index| window.add(bars.bar(index)));
         window.finish()
     }
@@ -211,6 +231,16 @@ mod tests {
     fn a_wild_market_explains_its_jumps() {
         assert_eq!(all(&bars_with(0.68, 0.06)).len(), 0);
         assert_eq!(all(&bars_with(0.25, 0.06)).len(), 1);
+    }
+
+    // EURUSD went on with the prices of another pair, from 1.23 to 1.4.
+    #[test]
+    fn a_pair_has_no_steps_of_a_twentieth() {
+        for (factor, expected) in [(1.14, 1), (0.94, 1), (1.04, 0)] {
+            let bars = bars_with(factor, 0.0005);
+            assert_eq!((all(&bars).len(), all_from(&bars, PAIR_FACTOR_MIN).len()), (0, expected), "{factor}");
+        }
+        assert_eq!(all_from(&bars_with(1.14, 0.06), PAIR_FACTOR_MIN).len(), 0);
     }
 
     #[test]

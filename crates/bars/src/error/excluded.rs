@@ -107,6 +107,7 @@ mod tests {
     use std::path::PathBuf;
 
     use super::*;
+    use crate::error::bar_difference::BarDifference;
 
     /// `megabatch ingest shares/` with a header that names no close in all of 88 files wrote 88
     /// lines of one fault.
@@ -140,6 +141,7 @@ mod tests {
             line: k as u64,
             time: format!("2018-01-{k:02}"),
             other: PathBuf::from("prices.csv"),
+            difference: Box::new(BarDifference::Column),
         };
         let mut excluded: Vec<Excluded> =
             (1..30).map(|k| Excluded { symbol: format!("S{k}"), reason: reason(k) }).collect();

@@ -19,8 +19,9 @@ use crate::parse::options::{ReadOptions, Repeats, StampedAt};
 use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
-use crate::parse::symbol::is_name_of;
+use crate::parse::symbol::{is_name_of, pip_size_of};
 use crate::parse::symbol_column::{SymbolColumn, symbol_in};
+use crate::read::summary::LastBar;
 use crate::time::date_order::split_named_month;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, DateStyle, RowTime, display_duration, display_utc};
@@ -35,6 +36,8 @@ const KNOWN_MAX: usize = 1 << 20;
 const PRICE_TOLERANCE: f64 = 1e-6;
 /// Largest factor between the closes of neighbouring bars of one instrument.
 const CLOSE_FACTOR_MAX: f64 = 10.0;
+/// The same of a pair of currencies.
+const PAIR_CLOSE_FACTOR_MAX: f64 = 1.05;
 
 /// Times and prices of the last bars that were known before.
 #[derive(Debug, Default)]
@@ -45,6 +48,7 @@ struct KnownBar {
     open_time: i64,
     /// Open, high, low and close.
     prices: [f64; 4],
+    volume: f64,
 }
 
 impl KnownBars {
@@ -53,9 +57,27 @@ impl KnownBars {
         let known = |k: usize| KnownBar {
             open_time: bars.open_time[k],
             prices: [bars.open[k], bars.high[k], bars.low[k], bars.close[k]],
+            volume: bars.volume[k],
         };
         KnownBars((bars.len().saturating_sub(KNOWN_MAX)..bars.len()).map(known).collect())
     }
+}
+
+impl KnownBar {
+    /// True if `later` may be this bar after more trades. Noise of prices is no sign of them, and
+    /// neither is a volume where none was known.
+    fn is_continued_by(&self, later: &Bar) -> bool {
+        let [open, high, low, close] = self.prices;
+        let mut prices = [later.open, later.high, later.low, later.close].into_iter().zip(self.prices);
+        let has_other_price = prices.any(|(own, known)| is_other_price(own, known));
+        let has_more_volume = self.volume > 0.0 && self.volume < later.volume;
+        let own = LastBar { open_time: self.open_time, open, high, low, close, volume: self.volume };
+        (has_other_price || has_more_volume) && own.is_continued_by(&LastBar::from(later))
+    }
+}
+
+fn is_other_price(own: f64, known: f64) -> bool {
+    (own - known).abs() > PRICE_TOLERANCE * known.abs()
 }
 
 /// Bars from lines of text as they arrive.
@@ -96,6 +118,8 @@ pub struct BarLines {
     known: KnownBars,
     /// Close of the last bar, known before or not.
     last_close: Option<f64>,
+    /// The last known bar after more trades.
+    finished: Option<Bar>,
     warnings: Vec<String>,
     has_told_scale: bool,
     /// Open time of the last row's bar, known before or not.
@@ -135,6 +159,7 @@ impl BarLines {
             passed_over: 0,
             known: KnownBars::default(),
             last_close: None,
+            finished: None,
             warnings: Vec::new(),
             has_told_scale: false,
             reached: None,
@@ -198,6 +223,12 @@ impl BarLines {
     /// Doubts about the bars since the last call, a sentence each.
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
+    }
+
+    /// The last of the bars known before, where a row since the last call has more of it: it was
+    /// unfinished.
+    pub fn take_finished_bar(&mut self) -> Option<Bar> {
+        self.finished.take()
     }
 
     /// Rows of bars that were known before.
@@ -452,12 +483,19 @@ impl BarLines {
         Ok(Some(bar))
     }
 
-    /// Warns of the first bar that has other prices than the known one of its time.
+    /// Warns of the first bar that has other prices than the known one of its time. The last known
+    /// one may have been unfinished.
     fn compare(&mut self, bar: &Bar, line: u64) {
         let Ok(place) = self.known.0.binary_search_by_key(&bar.open_time, |known| known.open_time) else { return };
+        let is_last = place + 1 == self.known.0.len();
+        let has_values = bar.columns.iter().all(|value| value.is_finite());
+        if is_last && has_values && self.known.0[place].is_continued_by(bar) {
+            self.finished = Some(bar.clone());
+            return;
+        }
         let pairs = [bar.open, bar.high, bar.low, bar.close].into_iter().zip(self.known.0[place].prices);
         let named = ["open", "high", "low", "close"].into_iter().zip(pairs);
-        let mut unlike = named.filter(|(_, (own, known))| (own - known).abs() > PRICE_TOLERANCE * known.abs());
+        let mut unlike = named.filter(|(_, (own, known))| is_other_price(*own, *known));
         let Some((name, (own, known))) = unlike.next() else { return };
         self.warnings.push(format!(
             "{}: line {line}: the bar that opens at {} has the {name} {own}, and the bars before have {known} there: they were changed since, or are those of another instrument; the ones of before count",
@@ -485,7 +523,13 @@ impl BarLines {
     /// Warns of the first bar whose close is far from that of the bar before it.
     fn check_scale(&mut self, bar: &Bar) {
         let Some(before) = self.last_close.replace(bar.close) else { return };
-        if self.has_told_scale || before.max(bar.close) <= CLOSE_FACTOR_MAX * before.min(bar.close) {
+        let factor = before.max(bar.close) / before.min(bar.close);
+        if self.has_told_scale || factor <= PAIR_CLOSE_FACTOR_MAX {
+            return;
+        }
+        // Pairs of currencies alone have a usual pip.
+        let is_pair = self.options.symbol.as_deref().is_some_and(|symbol| pip_size_of(symbol).is_ok());
+        if !is_pair && factor <= CLOSE_FACTOR_MAX {
             return;
         }
         self.has_told_scale = true;

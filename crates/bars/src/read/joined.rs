@@ -17,6 +17,7 @@ use crate::clean::grid::settle_off_grid;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::sessions::SessionDays;
 use crate::clean::spread;
+use crate::error::bar_difference::BarDifference;
 use crate::error::row_error::RowError;
 use crate::error::{Error, Result};
 use crate::parse::bar_file::BarFile;
@@ -122,7 +123,14 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
             }
             let (summary, other) = (&pieces[file].summary, pieces[*earlier].summary.path.clone());
             let line = lines.line_of(file, summary, time)?;
-            return Err(Error::UnlikeBars { path: summary.path.clone(), line, time: display_utc(time), other });
+            let difference = Box::new(difference(&bar, expected));
+            return Err(Error::UnlikeBars {
+                path: summary.path.clone(),
+                line,
+                time: display_utc(time),
+                other,
+                difference,
+            });
         }
         is_finished |= !ends_with(file, time);
         let copies = &mut copies[file];
@@ -170,6 +178,26 @@ fn is_equal(one: &Bar, other: &Bar) -> bool {
     let numbers = |bar: &Bar| [bar.volume, bar.spread].map(f64::to_bits);
     let prices = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close];
     is_same(prices(one), prices(other)) && numbers(one) == numbers(other)
+}
+
+/// The first field of `found`, of the file that is named later, that is another one in `first`.
+fn difference(found: &Bar, first: &Bar) -> BarDifference {
+    let prices = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close];
+    let have_same_prices = is_same(prices(found), prices(first));
+    let numbers = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close, bar.volume];
+    let pairs = numbers(found).into_iter().zip(numbers(first));
+    let named = ["open", "high", "low", "close", "volume"].into_iter().zip(pairs);
+    let is_other = |field: &str, found: f64, first: f64| {
+        found.to_bits() != first.to_bits() && (field == "volume" || !have_same_prices)
+    };
+    let mut differing = named.filter(|(field, (found, first))| is_other(field, *found, *first));
+    match differing.next() {
+        Some((field, (found, first))) => BarDifference::Number { field, found, first },
+        None if found.spread.to_bits() == first.spread.to_bits() => BarDifference::Column,
+        None if found.spread == 0.0 => BarDifference::NoSpread { spread: first.spread, is_first: true },
+        None if first.spread == 0.0 => BarDifference::NoSpread { spread: found.spread, is_first: false },
+        None => BarDifference::Number { field: "spread", found: found.spread, first: first.spread },
+    }
 }
 
 fn is_continued(one: &Bar, other: &Bar) -> bool {
@@ -241,6 +269,23 @@ mod tests {
         }
     }
 
+    // MetaTrader 4 exports no spread; bars without one were told of dividends.
+    #[test]
+    fn the_first_field_that_differs_is_named() {
+        let first = Bar { open: 1.0, high: 2.0, low: 1.0, close: 2.0, volume: 5.0, spread: 0.5, ..Bar::default() };
+        let without = Bar { spread: 0.0, ..first.clone() };
+        for (found, first, said) in [
+            (&without, &first, "it has no spread, and the other has the spread 0.5"),
+            (&first, &without, "it has the spread 0.5, and the other has none"),
+            (&Bar { spread: 0.25, ..first.clone() }, &first, "its spread is 0.25, and the other's 0.5"),
+            (&Bar { close: 1.5, spread: 0.0, ..first.clone() }, &first, "its close is 1.5, and the other's 2"),
+            (&Bar { volume: 6.0, ..first.clone() }, &first, "its volume is 6, and the other's 5"),
+            (&first, &first, "a further column has another value"),
+        ] {
+            assert_eq!(difference(found, first).to_string(), said);
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -270,7 +315,8 @@ mod tests {
             let changed = rows.start + at % (rows.len() - 1);
             let path = write(folder.path(), 0, rows.clone(), Some(changed));
             match read(&[&whole, &path], &options) {
-                Err(Error::UnlikeBars { path: found, line, time, other }) => {
+                Err(Error::UnlikeBars { path: found, line, time, other, difference }) => {
+                    prop_assert!(difference.to_string().starts_with("its close is 1."), "{difference}");
                     prop_assert_eq!((found, line, other), (path, (changed - rows.start) as u64 + 2, whole));
                     let expected = format!("{:02}:{:02}", changed / 60, changed % 60);
                     prop_assert!(time.contains(&expected), "{time}");

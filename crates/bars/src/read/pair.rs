@@ -51,7 +51,7 @@ impl SymbolRows {
         files.extend(asks.summary.files);
         // Jumps of either side are found again in their mean.
         let is_of_a_side = |warning: &String| {
-            !bids.summary.jumps.iter().chain(&asks.summary.jumps).any(|jump| jump.to_string() == *warning)
+            !bids.summary.jumps.iter().chain(&asks.summary.jumps).any(|jump| warning.starts_with(&jump.to_string()))
         };
         let mut warnings: Vec<String> = bids.summary.warnings.into_iter().filter(is_of_a_side).collect();
         // Both sides share a clock, and doubts about it.

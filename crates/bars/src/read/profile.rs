@@ -2,8 +2,9 @@
 
 use crate::bar_source::BarSource;
 use crate::clean::gaps::{FarBars, GapCounter, Gaps};
-use crate::clean::jumps::{Jump, JumpWindow};
+use crate::clean::jumps::{Jump, JumpWindow, PAIR_FACTOR_MIN, UNNAMED_FACTOR_MIN};
 use crate::error::Result;
+use crate::parse::symbol::pip_size_of;
 use crate::place::for_each_bar;
 use crate::read::summary::{BarCounts, LastBar};
 use crate::time::zone::Zone;
@@ -20,12 +21,16 @@ pub(crate) struct BarProfile {
 }
 
 impl BarProfile {
-    /// Goes through bars that were read by `clocks`. There is at least one.
-    pub(crate) fn new(bars: &dyn BarSource, clocks: impl IntoIterator<Item = Zone>) -> Result<Self> {
+    /// Goes through bars of `symbol` that were read by `clocks`. There is at least one.
+    pub(crate) fn new(bars: &dyn BarSource, symbol: &str, clocks: impl IntoIterator<Item = Zone>) -> Result<Self> {
         let duration_ns = bars.timeframe().duration_ns();
         let mut gaps = GapCounter::new(bars.timeframe(), clocks);
         let mut far = FarBars::new(bars.len());
-        let mut jumps = JumpWindow::default();
+        // Pairs of currencies alone have a usual pip.
+        let mut jumps = JumpWindow::new(match pip_size_of(symbol) {
+            Ok(_) => PAIR_FACTOR_MIN,
+            Err(_) => UNNAMED_FACTOR_MIN,
+        });
         let mut counts = BarCounts::default();
         let (mut first, mut last) = (None, None);
         for_each_bar(bars, |bar| {

@@ -342,10 +342,16 @@ fn a_hole_and_the_bars_that_are_needed_after_it_are_told() {
 }
 
 #[test]
-fn bars_of_another_pair_are_told_and_those_of_another_timeframe_are_refused() {
+fn bars_of_another_pair_and_those_of_another_timeframe_are_refused() {
     let stage = trained("");
     stage.write("GBPUSD_M1.csv", &stage.text("EURUSD.csv"));
-    let command = stage.command("predict --run run --follow GBPUSD_M1.csv --stop-at-end --cold");
+    let line = "predict --run run --follow GBPUSD_M1.csv --stop-at-end --cold";
+    let [message, _] = stage.fails(line, 3);
+    assert!(
+        message.starts_with("GBPUSD_M1.csv: bars of GBPUSD by its name, and series.h5 has EURUSD; if bars of EURUSD are meant, add `--symbol EURUSD`"),
+        "{message}"
+    );
+    let command = stage.command(&format!("{line} --symbol EURUSD"));
     let assert = assert_cmd::Command::from_std(command).assert().success();
     let said = String::from_utf8(assert.get_output().stderr.clone()).unwrap();
     assert!(
@@ -447,4 +453,36 @@ fn a_followed_file_with_other_bars_than_the_history_is_warned_of() {
     stage.write("changed.csv", &format!("{before}\n{}\n", fields.join(",")));
     let told = stage.told("predict --run run --follow changed.csv --stop-at-end --out live.csv");
     assert!(told.contains("warning: changed.csv: line ") && told.contains(" has the open "), "{told}");
+}
+
+/// What followed an unfinished last bar was predicted from the bar as it was.
+#[test]
+fn a_last_bar_that_was_unfinished_is_the_one_of_the_followed_file() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let at = bars.find("2018-01-11 13:07").unwrap();
+    let (before, last) = bars[..at].trim_end().rsplit_once('\n').unwrap();
+    let mut fields: Vec<&str> = last.split(',').collect();
+    let open = fields[1];
+    fields[2..5].fill(open);
+    fields[5] = "1";
+    stage.write("first.csv", &bars[..at]);
+    stage.write("live.csv", &bars[at..]);
+    stage.write("unfinished.csv", &format!("{before}\n{}\n", fields.join(",")));
+    stage.write("again.csv", &bars[before.len() + 1..]);
+    let line = |live: &str, history: &str, out: &str| {
+        format!("predict --run run --follow {live} --stop-at-end --history {history} --out {out}")
+    };
+    stage.succeeds(&line("live.csv", "first.csv", "expected.csv"));
+    let told = stage.told(&line("again.csv", "unfinished.csv", "found.csv"));
+    assert!(told.contains("EURUSD: the bar that opens at 2018-01-11T13:06:00Z was unfinished"), "{told}");
+    assert!(!told.contains("they were changed since"), "{told}");
+    assert_eq!(stage.text("found.csv"), stage.text("expected.csv"));
+    // What comes of a pipe comes once.
+    let command = stage.command("predict --run run --follow - --history unfinished.csv");
+    let assert = assert_cmd::Command::from_std(command).write_stdin(stage.text("again.csv")).assert().code(3);
+    let output = assert.get_output();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("was unfinished, and these bars have more of it: append the finished bar"), "{said}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("2018-"), "no prediction");
 }

@@ -48,7 +48,8 @@ fn every_fold_is_a_run_and_the_errors_come_together() {
     assert!(message.contains("--int8: run has a model a fold; name one, such as run/fold-1"), "{message}");
     for samples in ["--samples 0..3", "--split train"] {
         let [message, _] = stage.fails(&format!("predict --run run {samples} --out p.csv"), 2);
-        assert!(message.contains("has a model a fold; name one, such as run/fold-1"), "{message}");
+        let told = "has a model a fold; name one, such as run/fold-1, or run/fold-3, the last, for the latest samples";
+        assert!(message.contains(told), "{message}");
     }
     stage.succeeds(&format!("train --data series.h5 --out one {WALK} {SMALL} --set data.walk_forward_number=2"));
     assert!(stage.checkpoint("one", 20) == stage.checkpoint("run/fold-2", 20), "a fold is what it is alone");

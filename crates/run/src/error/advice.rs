@@ -4,7 +4,7 @@
 use std::error::Error as StdError;
 use std::path::Path;
 
-use megabatch_bars::{ColumnFault, Error as BarsError, Excluded, FunctionFault, RowError, TickError};
+use megabatch_bars::{BarDifference, ColumnFault, Error as BarsError, Excluded, FunctionFault, RowError, TickError};
 use megabatch_chunk_io::Error as FileError;
 use megabatch_nn::Error as ModelError;
 use megabatch_trainer::Error as TrainerError;
@@ -50,6 +50,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::UnlikeBars { path, other, .. } if are_sides(path, other) => {
             "they look like bid and ask: name them with `--bid` and `--ask`"
         }
+        BarsError::UnlikeBars { difference, .. } if matches!(**difference, BarDifference::NoSpread { .. }) => NO_SPREAD,
         BarsError::UnlikeBars { .. } => UNLIKE_BARS,
         BarsError::UnknownDateOrder { .. } => "use `--date-order day-first` or `month-first`",
         BarsError::MixedSymbols { .. } => "use `--symbol`",
@@ -79,6 +80,10 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
 const UNLIKE_BARS: &str = "if the bar was unfinished when its file was exported, delete it there and ingest all bars \
      anew; a dividend or split changes all adjusted prices before it: where that is so, ingest all bars anew";
 
+/// The usual cause of bars that differ in their spread alone.
+const NO_SPREAD: &str = "one file has spreads, which MetaTrader 5 exports and MetaTrader 4 does not: export both from \
+     the same terminal, or leave out the bars that the other has already";
+
 fn tick_advice(error: &TickError) -> Option<&'static str> {
     Some(match error {
         TickError::BadRow { .. } => "`--on-error skip` drops such ticks and counts them",
@@ -94,8 +99,8 @@ fn tick_advice(error: &TickError) -> Option<&'static str> {
 /// Options for instruments that cannot be used. A bad row is dropped; a bad file drops its
 /// instrument. Dropping hides no adjustment: the other instruments may have one too.
 fn for_instruments(failed: &[Excluded]) -> &'static str {
-    if failed.iter().any(|excluded| matches!(excluded.reason, BarsError::UnlikeBars { .. })) {
-        return UNLIKE_BARS;
+    if let Some(unlike) = failed.iter().find(|excluded| matches!(excluded.reason, BarsError::UnlikeBars { .. })) {
+        return bars_advice(&unlike.reason).unwrap_or(UNLIKE_BARS);
     }
     let has_bad_row = |excluded: &Excluded| matches!(excluded.reason, BarsError::BadRow { .. });
     match (failed.iter().any(has_bad_row), failed.iter().all(has_bad_row)) {
@@ -155,6 +160,7 @@ mod tests {
             line: 3,
             time: "2018-01-02".to_owned(),
             other: "A.csv".into(),
+            difference: Box::new(BarDifference::Column),
         };
         let excluded = |reason| Excluded { symbol: "A".to_owned(), reason };
         for (failed, says) in [
@@ -168,6 +174,24 @@ mod tests {
             assert!(text.contains(says), "{text}");
             assert!(!says.starts_with("a dividend") || !text.contains("--on-error"), "{text}");
         }
+    }
+
+    /// An export without spreads was told of dividends.
+    #[test]
+    fn bars_without_the_spread_of_others_are_told_of_the_terminal() {
+        let error = BarsError::UnlikeBars {
+            path: "EURUSD1.csv".into(),
+            line: 3,
+            time: "2018-01-02".to_owned(),
+            other: "EURUSD_M1.csv".into(),
+            difference: Box::new(BarDifference::NoSpread { spread: 0.0001, is_first: true }),
+        };
+        let text = Error::from(error).to_string();
+        assert!(text.contains("(it has no spread, and the other has the spread 0.0001)"), "{text}");
+        assert!(
+            text.contains("MetaTrader 5 exports and MetaTrader 4 does not") && !text.contains("dividend"),
+            "{text}"
+        );
     }
 
     #[test]

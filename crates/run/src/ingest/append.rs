@@ -172,11 +172,14 @@ fn take_stated_symbol(kept: &mut ExistingSeries, new: &Recipe, stated: &[String]
 /// Refuses bars of symbols that the series does not have.
 fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Result<()> {
     let (options, symbols) = (kept.recipe.read_options(), kept.symbols());
-    let fix = match &symbols[..] {
-        [only] => format!("; if bars of {only} are meant, add `--symbol {only}`"),
-        _ => String::new(),
-    };
     for path in new.files() {
+        let fix = match &symbols[..] {
+            [only] if is_named_after_another(path, &kept.recipe) => {
+                format!("; if bars of {only} are meant, name the file after {only}")
+            }
+            [only] => format!("; if bars of {only} are meant, add `--symbol {only}`"),
+            _ => String::new(),
+        };
         let found = options.symbols_of(path).map_err(|error| match error {
             BarsError::UnlikeName { .. } => Error::data(format!("{error}{fix}")),
             other => other.into(),
@@ -192,6 +195,13 @@ fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Res
         }
     }
     Ok(())
+}
+
+/// True if the name of `path` has another symbol than those of the files of `recipe`: to state one
+/// symbol for both is refused.
+fn is_named_after_another(path: &Path, recipe: &Recipe) -> bool {
+    named_symbol(path)
+        .is_some_and(|name| recipe.files().into_iter().filter_map(named_symbol).any(|other| other != name))
 }
 
 /// Numbers of the series before bars were appended.

@@ -30,7 +30,12 @@ pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], ke
             && first != summary.first_open_time
         {
             let (was, is) = (utc(first), utc(summary.first_open_time));
-            let said = format!("the first bar of {symbol} opens at {was}, and would be one that opens at {is}");
+            let begins_later = match summary.first_open_time > first {
+                true => " (the file begins later than it did: keep earlier exports under their own names)",
+                false => "",
+            };
+            let said =
+                format!("the first bar of {symbol} opens at {was}, and would be one that opens at {is}{begins_later}");
             return Err(kept.changed(symbol, &said));
         }
         if let Some(last_close) = then["last_close_time_ns"].as_i64()

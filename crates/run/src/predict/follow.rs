@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write};
 use std::path::Path;
 
-use megabatch_bars::{BarLines, Error as BarsError, KnownBars, named_pair};
+use megabatch_bars::{Bar, BarLines, Bars, Error as BarsError, KnownBars, likely_symbol, named_pair};
 use megabatch_gpu_core::Device;
 use megabatch_nn_cpu::StreamingPredictor;
 use serde_json::json;
@@ -14,9 +14,9 @@ use super::bar_stream::{BarStream, Streaming};
 use super::forecast_lines::{ForecastLines, LineForm};
 use super::stream_progress::{StreamProgress, StreamTotals, needed_text};
 use super::streaming_model::{FollowRequest, StreamingModel, refuse};
-use super::tail::{BarSource, Tail};
+use super::tail::{AtEnd, BarSource, Tail};
 use crate::command_report::CommandReport;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::output;
 use crate::setup::computing::DeviceRequest;
@@ -58,16 +58,22 @@ pub fn follow(
         )));
     }
     let subject = StreamingModel::open(request, host)?;
-    let (mut live, mut history) = begin(&subject, request, host)?;
+    require_own_name(&source, &subject, request, host)?;
     let file = match &source {
         // What is read of a pipe does not come again.
-        BarSource::File { path, .. } => Some(*path).filter(|path| path.is_file()),
+        BarSource::File { path, at_end } => Some((*path, *at_end)).filter(|(path, _)| path.is_file()),
         BarSource::Lines { .. } => None,
     };
-    let mut tail = Tail::open(source)?;
     let options = subject.line_options(request);
+    let finished = |bars: &Bars| {
+        let (path, at_end) = file?;
+        let lines = BarLines::new(path, &options, subject.base, bars.open_time.last().copied());
+        finished_bar(path, at_end, lines.comparing_with(KnownBars::new(bars)))
+    };
+    let (mut live, mut history) = begin(&subject, request, finished, host)?;
+    let mut tail = Tail::open(source)?;
     let bar_lines = || BarLines::new(tail.name(), &options, subject.base, history.last_open_time);
-    if let Some(path) = file {
+    if let Some((path, _)) = file {
         require_timeframe(path, bar_lines())?;
     }
     let mut lines = bar_lines().comparing_with(std::mem::take(&mut history.known));
@@ -88,13 +94,6 @@ pub fn follow(
         forecasts.continue_file(out)?;
     }
     host.observer.note(&greeting(&subject, &history, tail.name()));
-    if let Some(pair) = named_pair(tail.name()).filter(|pair| *pair != subject.symbol) {
-        host.observer.note(&format!(
-            "warning: {} is named after {pair}, and its bars are taken for those of {}",
-            tail.name().display(),
-            subject.symbol
-        ));
-    }
     let mut progress = StreamProgress::new(&subject.symbol, host.observer);
     progress.begin(&live);
     let totals = StreamTotals::default();
@@ -106,6 +105,49 @@ pub fn follow(
     }
     let totals = stream.totals;
     Ok(report(&subject, &history, tail.name(), &totals, lines.passed_over(), &live.bars_needed()))
+}
+
+/// Refuses bars that are named after another currency pair, unless the symbol is stated.
+fn require_own_name(
+    source: &BarSource<'_>,
+    subject: &StreamingModel,
+    request: &FollowRequest,
+    host: &Host<'_>,
+) -> Result<()> {
+    let symbol = &subject.symbol;
+    let name = match source {
+        BarSource::File { path, .. } => *path,
+        BarSource::Lines { name, .. } => Path::new(*name),
+    };
+    let is_other = |pair: &String| likely_symbol(pair, std::slice::from_ref(symbol)).is_none();
+    let Some(pair) = named_pair(name).filter(is_other) else { return Ok(()) };
+    if request.symbol.is_some() {
+        host.observer.note(&format!(
+            "warning: {} is named after {pair}, and its bars are taken for those of {symbol}",
+            name.display()
+        ));
+        return Ok(());
+    }
+    Err(Error::data(format!(
+        "{}: bars of {pair} by its name, and {} has {symbol}; if bars of {symbol} are meant, add `--symbol {symbol}`",
+        name.display(),
+        subject.data.display()
+    )))
+}
+
+/// The last bar of the history, where the file at `path` has more of it. `lines` reads the file;
+/// its faults are told when it is followed.
+fn finished_bar(path: &Path, at_end: AtEnd, mut lines: BarLines) -> Option<Bar> {
+    let mut tail = Tail::open(BarSource::File { path, at_end: AtEnd::Stop }).ok()?;
+    let mut line = Vec::new();
+    while tail.next_into(&mut line).ok()? && (line.ends_with(b"\n") || at_end == AtEnd::Stop) {
+        let is_past = !lines.push(&line).ok()?.is_empty();
+        let finished = lines.take_finished_bar();
+        if is_past || finished.is_some() {
+            return finished;
+        }
+    }
+    None
 }
 
 /// Refuses a file that evidently begins with bars of another timeframe, before one of them has a
@@ -136,9 +178,28 @@ struct SeenBars {
     known: KnownBars,
 }
 
-/// The model with the states after its history.
-fn begin<'a>(subject: &StreamingModel, request: &FollowRequest, host: &Host<'a>) -> Result<(BarStream<'a>, SeenBars)> {
+/// The model with the states after its history, whose last bar is that of `finished`, if it has
+/// more of it.
+fn begin<'a>(
+    subject: &StreamingModel,
+    request: &FollowRequest,
+    finished: impl Fn(&Bars) -> Option<Bar>,
+    host: &Host<'a>,
+) -> Result<(BarStream<'a>, SeenBars)> {
     let mut bars = subject.history(&request.history)?;
+    if let Some(last) = bars.len().checked_sub(1)
+        && let Some(bar) = finished(&bars)
+    {
+        host.observer.note(&format!(
+            "{}: the bar that opens at {} was unfinished in the bars before; it is as the followed file has it now",
+            subject.symbol,
+            utc(bar.open_time)
+        ));
+        // Spreads of lines may have another unit.
+        let spread = bars.bar(last).spread;
+        bars.truncate(last);
+        bars.push(Bar { spread, ..bar });
+    }
     let mut functions = None;
     if let Some(given) = host.functions {
         let (with_columns, tail) = subject.with_functions(&bars, given)?;
@@ -196,6 +257,13 @@ impl Stream<'_, '_> {
                 }
                 bars => bars?,
             };
+            if let Some(bar) = self.lines.take_finished_bar() {
+                return Err(Error::data(format!(
+                    "{}: the last bar before, which opens at {}, was unfinished, and these bars have more of it: append the finished bar to the data first",
+                    tail.name().display(),
+                    utc(bar.open_time)
+                )));
+            }
             for warning in self.lines.take_warnings() {
                 host.observer.note(&format!("warning: {warning}"));
             }

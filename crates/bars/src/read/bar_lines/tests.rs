@@ -263,7 +263,15 @@ fn adjusted_days_without_a_known_one_are_warned_of() {
 fn other_bars_than_those_before_are_warned_of() {
     let known_until = 17_533 * DAY_NS + 5 * 60_000_000_000;
     let mut known = Bars::with_capacity(Timeframe::M1, 0);
-    known.push(Bar { open_time: known_until, open: 1.0, high: 2.0, low: 1.0, close: 2.0, ..Bar::default() });
+    known.push(Bar {
+        open_time: known_until,
+        open: 1.0,
+        high: 2.0,
+        low: 1.0,
+        close: 2.0,
+        volume: 8.0,
+        ..Bar::default()
+    });
     for (first, next, expected) in [
         ("1,2,1,2.0000000000001", "2,3,2,3", None),
         (
@@ -282,6 +290,24 @@ fn other_bars_than_those_before_are_warned_of() {
         let warnings = lines.take_warnings();
         assert_eq!((bars, warnings.len()), (2, usize::from(expected.is_some())), "{warnings:?}");
         assert!(expected.is_none_or(|expected| warnings[0].contains(expected)), "{warnings:?}");
+    }
+    // The prices of another pair.
+    for (symbol, expected) in [("EURUSD", 1), ("XAUUSD", 0)] {
+        let options = ReadOptions { symbol: Some(symbol.to_owned()), ..in_zone("UTC") };
+        let lines = BarLines::new(Path::new("live"), &options, Timeframe::M1, Some(known_until));
+        let mut lines = lines.comparing_with(KnownBars::new(&known));
+        assert_eq!(lines.push(b"2018-01-02 00:06,2.2,2.2,2.2,2.2,7").unwrap().len(), 1);
+        assert_eq!(lines.take_warnings().len(), expected, "{symbol}");
+    }
+    // The last bar was unfinished: its row is no other bar.
+    for (row, is_finished) in
+        [("1,2.5,1,1.5,9", true), ("1,2,1,2,9", true), ("1,2,1,2,8", false), ("1.1,2.5,1,1.5,9", false)]
+    {
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, Some(known_until));
+        let mut lines = lines.comparing_with(KnownBars::new(&known));
+        assert_eq!(lines.push(format!("2018-01-02 00:05,{row}").as_bytes()).unwrap().len(), 0);
+        assert_eq!(lines.take_finished_bar().is_some(), is_finished, "{row}");
+        assert_eq!(lines.take_warnings().len(), usize::from(row.starts_with("1.1")), "{row}");
     }
     // The other row of a time that comes twice was told as a change.
     let options = ReadOptions { repeats: Repeats::Last, ..in_zone("UTC") };

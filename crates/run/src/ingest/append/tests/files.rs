@@ -28,6 +28,8 @@ fn sources_that_are_gone_or_have_other_rows_are_named() {
         fs::write(&stage.old, text).unwrap();
         let found = stage.refuses(stage.old.clone(), Kind::Data);
         assert!(found.contains("EURUSD-old.csv: these are not the rows") && found.contains(said), "{said}: {found}");
+        let begins_later = found.contains("begins later than it did: keep earlier exports under their own names");
+        assert_eq!(begins_later, said.starts_with("the first bar"), "{found}");
     }
     fs::remove_file(&stage.old).unwrap();
     let said = stage.refuses(stage.rest(CUT), Kind::Data);
@@ -108,6 +110,15 @@ fn a_file_of_any_name_is_of_the_one_symbol_that_is_stated() {
     let refused = said(&[&new], None).unwrap_err();
     assert!(
         refused.contains("bars of EXPORT_2024 by its name") && refused.contains("add `--symbol EURUSD`"),
+        "{refused}"
+    );
+    // `--symbol` was told, and refused: the files are named after two symbols.
+    let other = part(&stage.whole, "GBPUSD_M1_live.csv", CUT..rows_in(&stage.whole));
+    let refused = said(&[&other], None).unwrap_err();
+    assert!(
+        refused.contains("bars of GBPUSD by its name")
+            && refused.contains("if bars of EURUSD are meant, name the file after EURUSD;")
+            && !refused.contains("--symbol"),
         "{refused}"
     );
     // A fault of the rows is no fault of the name.
