@@ -207,6 +207,11 @@ fn settings_that_models_over_graphs_do_not_have_are_refused_by_plan_and_leave_no
             assert!(!stage.path("run").exists(), "{line}");
         }
     }
+    stage.succeeds("synth series.h5 --samples 90 --timeframes M1:10 --features 2 --targets 1");
+    let line = "train --out run --data series.h5 --set data.folds=3 --set data.fold_number=all";
+    let [message, _] = stage.fails(line, 2);
+    assert!(message.contains("would be split as if it were not set"), "{message}");
+    assert!(!stage.path("run").exists());
 }
 
 /// Energies with `--set training.loss=cross_entropy` gave "validation loss 0.000000, Accuracy

@@ -102,6 +102,20 @@ fn a_walk_that_was_interrupted_goes_on_with_the_fold_that_it_was_in() {
     assert!(names.map(|(run, step)| stage.checkpoint(run, step)) == whole);
 }
 
+/// `plan` looked at the last fold alone, whose training ends last.
+#[test]
+fn a_fold_before_the_last_that_cannot_be_trained_is_refused_by_plan_too() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 1");
+    stage.succeeds("ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M1:4 --train-fraction 0.75");
+    stage.succeeds("plan --data series.h5 --set data.walk_forward=3 --set data.walk_forward_number=3");
+    for command in ["plan", "train --out run"] {
+        let [message, _] = stage.fails(&format!("{command} --data series.h5 --set data.walk_forward=3"), 3);
+        assert!(message.starts_with("fold 1: series.h5: /scaler/M1: fitted on bars up to "), "{command}: {message}");
+        assert!(!stage.path("run").exists(), "{command}");
+    }
+}
+
 #[test]
 fn what_is_wrong_with_a_fold_is_told_before_the_first_is_trained() {
     let stage = Stage::with_series();

@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod computing;
+pub(crate) mod folds;
 mod gpu_memory;
 pub(crate) mod settings;
 
