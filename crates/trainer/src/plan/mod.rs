@@ -88,6 +88,7 @@ impl CarriedStates {
         train: &SampleRanges,
         validation: &SampleRanges,
     ) -> Result<Self> {
+        config.check_dense_samples(samples)?;
         let series = SlicedSeries::new(samples)?;
         let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();
         let training = series.carried_rows(if config.carry_state { train } else { SampleRanges::NONE })?;
