@@ -44,8 +44,15 @@ fn every_fold_is_a_run_and_the_errors_come_together() {
     let text = stage.said("eval --run run");
     assert!(text.contains("deviation") && text.contains("mean ± deviation over 3 folds"), "{text}");
     assert!(stage.text("run/report.html").contains("rmse by fold"));
-    let [message, _] = stage.fails("eval --run run --int8", 2);
-    assert!(message.contains("--int8: run has a model a fold; name one, such as run/fold-1"), "{message}");
+    // `eval --run run --int8` was refused.
+    let int8 = stage.succeeds("eval --run run --int8");
+    for (n, fold) in (1..).zip(int8["folds"].as_array().unwrap()) {
+        let alone = stage.succeeds(&format!("eval --run run/fold-{n} --int8"));
+        assert!(fold["int8"].is_object() && fold["int8"] == alone["int8"], "{fold}");
+        assert_eq!(fold["evaluation"]["rmse"], alone["rmse"]);
+    }
+    let text = stage.said("eval --run run --int8");
+    assert!(text.contains("over 3 folds") && text.contains("\nfold 3:\nRMSE in eight bits "), "{text}");
     for samples in ["--samples 0..3", "--split train"] {
         let [message, _] = stage.fails(&format!("predict --run run {samples} --out p.csv"), 2);
         assert!(message.contains("has a model a fold; name one, such as run/fold-1"), "{message}");
