@@ -72,7 +72,7 @@ use choice;
 3 data, 4 would not fit, 5 NaN or infinity, 6 device, 129 SIGHUP, 130 SIGINT, 143 SIGTERM."
 )]
 pub(crate) struct Cli {
-    /// Print the answer, and any error, as JSON
+    /// Print the answer, and any error, as JSON; an error is the last line of standard error
     #[arg(long, global = true)]
     pub(crate) json: bool,
     #[command(subcommand)]

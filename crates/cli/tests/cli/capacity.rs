@@ -250,6 +250,24 @@ fn a_chunk_that_does_not_fit_is_refused_with_one_that_does() {
     ));
 }
 
+/// "a run needs 31.5 kB and 1.31 MB are available: it would not fit": the run needed more, and a
+/// chunk that much.
+#[test]
+fn a_chunk_that_memory_makes_too_small_is_not_called_the_need_of_the_run() {
+    let stage = windows_stage();
+    let plan = |bytes: u64| format!("plan --data windows.h5 --memory-gb {} {SMALL_MODEL}", bytes as f64 / 1e9);
+    let tight = stage.succeeds(&plan(1_000_000));
+    let beside = part(&tight, "total_bytes") - 2 * tight["data"]["chunk_bytes"].as_u64().unwrap();
+    // Two chunks of at most 10,000 bytes; a batch of 8 samples has 16,064.
+    let line = plan(beside + 20_000);
+    let [message, _] = stage.fails(&line, CAPACITY);
+    assert!(message.starts_with("a chunk of ") && message.contains(" leave beside the model, does not"), "{message}");
+    assert!(message.contains("one batch of 8 samples, 16.1 kB: it would not fit; "), "{message}");
+    assert!(!message.contains("a run needs"), "{message}");
+    let advised = number_after(&message, "gpu_optimization.batch_size=");
+    stage.succeeds(&format!("{line} --set gpu_optimization.batch_size={advised}"));
+}
+
 #[test]
 fn what_an_order_decodes_in_vain_is_told_with_what_mends_it() {
     let stage = Stage::new();

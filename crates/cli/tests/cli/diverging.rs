@@ -53,6 +53,11 @@ fn a_run_that_may_not_go_back_further_ends_and_can_be_resumed() {
     assert!(told.contains("clip gradients to a lower norm; back to step "), "{told}");
     assert!(told.contains("and on with 0.5 of the learning rate (rollback 1 of 1)"), "{told}");
     assert!(told.contains("megabatch: diverged again after rollback 1, the last one allowed"), "{told}");
+    // Progress and notes come before the error, which is one line.
+    let json = stage.run(&format!("{train} --out json --set training.max_rollbacks=1 --json")).code(NUMERIC);
+    let told = String::from_utf8(json.get_output().stderr.clone()).unwrap();
+    let error: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    assert!(error["error"].as_str().unwrap().contains("diverged again after rollback 1"), "{told}");
     let answer = stage.succeeds("train --out run --resume --set training.max_rollbacks=30");
     assert!(answer["rollbacks"].as_u64().unwrap() > 1, "{answer}");
 }

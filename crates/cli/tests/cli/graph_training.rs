@@ -181,6 +181,39 @@ fn a_readout_that_is_not_that_of_the_targets_is_refused_before_the_run() {
     assert!(!stage.path("run").exists());
 }
 
+/// `plan` accepted them, with a GPU too, and training of several folds left a folder that blocked the
+/// corrected command.
+#[test]
+fn settings_that_models_over_graphs_do_not_have_are_refused_by_plan_and_leave_no_folder() {
+    let stage = Stage::new();
+    write_shapes(&stage, 24);
+    stage.succeeds("graph build shapes --kind tu --out shapes.mbg");
+    for (setting, expected) in [
+        ("training.precision=bf16", "expected fp32 for a model over graphs"),
+        ("gpu_optimization.use_amp=true", "expected fp32 for a model over graphs"),
+        ("training.gradient_checkpointing=true", "expected false for a model without LSTMs"),
+        ("training.carry_state=true", "training.carry_state is true: expected false for a model over graphs"),
+        ("training.loss_on=every_step", "training.loss_on is every_step: expected last_step for a model over graphs"),
+    ] {
+        for command in [
+            "plan",
+            "plan --device cuda:0 --memory-gb 8",
+            "train --out run",
+            "train --out run --set data.folds=3 --set data.fold_number=all",
+        ] {
+            let line = format!("{command} --data shapes.mbg --set {setting}");
+            let [message, _] = stage.fails(&line, 2);
+            assert!(message.contains(expected) && !message.contains("convert"), "{line}: {message}");
+            assert!(!stage.path("run").exists(), "{line}");
+        }
+    }
+    stage.succeeds("synth series.h5 --samples 90 --timeframes M1:10 --features 2 --targets 1");
+    let line = "train --out run --data series.h5 --set data.folds=3 --set data.fold_number=all";
+    let [message, _] = stage.fails(line, 2);
+    assert!(message.contains("would be split as if it were not set"), "{message}");
+    assert!(!stage.path("run").exists());
+}
+
 /// Energies with `--set training.loss=cross_entropy` gave "validation loss 0.000000, Accuracy
 /// 100.00 %", and two columns of them a loss of -3,409.
 #[test]

@@ -44,8 +44,15 @@ fn every_fold_is_a_run_and_the_errors_come_together() {
     let text = stage.said("eval --run run");
     assert!(text.contains("deviation") && text.contains("mean ± deviation over 3 folds"), "{text}");
     assert!(stage.text("run/report.html").contains("rmse by fold"));
-    let [message, _] = stage.fails("eval --run run --int8", 2);
-    assert!(message.contains("--int8: run has a model a fold; name one, such as run/fold-1"), "{message}");
+    // `eval --run run --int8` was refused.
+    let int8 = stage.succeeds("eval --run run --int8");
+    for (n, fold) in (1..).zip(int8["folds"].as_array().unwrap()) {
+        let alone = stage.succeeds(&format!("eval --run run/fold-{n} --int8"));
+        assert!(fold["int8"].is_object() && fold["int8"] == alone["int8"], "{fold}");
+        assert_eq!(fold["evaluation"]["rmse"], alone["rmse"]);
+    }
+    let text = stage.said("eval --run run --int8");
+    assert!(text.contains("over 3 folds") && text.contains("\nfold 3:\nRMSE in eight bits "), "{text}");
     for samples in ["--samples 0..3", "--split train"] {
         let [message, _] = stage.fails(&format!("predict --run run {samples} --out p.csv"), 2);
         let told = "has a model a fold; name one, such as run/fold-1, or run/fold-3, the last, for the latest samples";
@@ -101,6 +108,20 @@ fn a_walk_that_was_interrupted_goes_on_with_the_fold_that_it_was_in() {
     assert!(message.starts_with("data.walk_forward=2: the run in run began with 3"), "{message}");
     assert_eq!(stage.succeeds("train --out run --resume"), answer);
     assert!(names.map(|(run, step)| stage.checkpoint(run, step)) == whole);
+}
+
+/// `plan` looked at the last fold alone, whose training ends last.
+#[test]
+fn a_fold_before_the_last_that_cannot_be_trained_is_refused_by_plan_too() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 1");
+    stage.succeeds("ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M1:4 --train-fraction 0.75");
+    stage.succeeds("plan --data series.h5 --set data.walk_forward=3 --set data.walk_forward_number=3");
+    for command in ["plan", "train --out run"] {
+        let [message, _] = stage.fails(&format!("{command} --data series.h5 --set data.walk_forward=3"), 3);
+        assert!(message.starts_with("fold 1: series.h5: /scaler/M1: fitted on bars up to "), "{command}: {message}");
+        assert!(!stage.path("run").exists(), "{command}");
+    }
 }
 
 #[test]

@@ -95,25 +95,23 @@ pub fn evaluate(request: &EvaluateRequest, host: &Host<'_>) -> Result<Errors> {
 
 /// The errors of the model of each fold on its own part, and of all together.
 fn evaluate_folds(request: &EvaluateRequest, folder: &RunFolder, folds: FoldPlan, host: &Host<'_>) -> Result<Errors> {
-    if request.weights == Weights::Int8 {
-        return Err(Error::usage(format!(
-            "--int8: {} has a model a fold; name one, such as {}",
-            folder.root().display(),
-            folder.fold(0).root().display()
-        )));
-    }
     let observer = EachOnce::new(host);
     let host = &observer.host(host);
-    let (mut done, mut notes) = (Vec::new(), Vec::new());
+    let (mut done, mut notes, mut int8) = (Vec::new(), Vec::new(), Vec::new());
     for (fold, own) in (1..).zip(folds.trained_folders(folder)?) {
         let judged = evaluate_run(request, own.root(), host).with_context(|| format!("fold {fold}"))?;
-        let OfRun { evaluated: Evaluated { evaluation, notes: fold_notes, .. }, split } = judged;
+        let OfRun { evaluated: Evaluated { evaluation, int8: fold_int8, notes: fold_notes, .. }, split } = judged;
         notes.extend(fold_notes);
+        int8.extend(fold_int8);
         done.push(Fold { fold, run: own.root().to_owned(), steps: evaluation.step, split, evaluation });
     }
     let all = Folds { plan: folds, run: folder.root(), done: &done };
     notes.dedup();
     let (mut text, mut json) = (all.to_text(), all.to_json(Progress::Finished));
+    for (n, (fold, report)) in done.iter().zip(&int8).enumerate() {
+        text.push_str(&format!("\nfold {}:{}", fold.fold, report.to_text(&fold.evaluation.model.rmse)));
+        json["folds"][n]["int8"] = serde_json::json!(report);
+    }
     text.extend(notes.iter().map(|note| format!("\nnote: {note}")));
     if !notes.is_empty() {
         json["notes"] = serde_json::json!(notes);

@@ -155,10 +155,10 @@ pub(super) fn line(name: &str, size: usize) -> String {
     format!("  {name:<12}{:>12}\n", bytes(size))
 }
 
-/// The error of a run that needs more memory than there is, with the nearest setting that fits.
-pub(super) fn would_not_fit(setup: &TrainingSetup, needed: usize) -> Result<Error> {
+/// The nearest setting with which a run that needs more memory than there is would fit.
+fn fitting_setting(setup: &TrainingSetup) -> Result<String> {
     let carried = setup.footprint(&setup.training)?.carried_bytes;
-    let advice = match largest_batch(setup)? {
+    Ok(match largest_batch(setup)? {
         None if setup.training.carry_state && carried >= setup.memory_bytes => format!(
             "the carried states alone take {}; use a smaller model.hidden, fewer layers or training.carry_state=false",
             bytes(carried)
@@ -169,11 +169,16 @@ pub(super) fn would_not_fit(setup: &TrainingSetup, needed: usize) -> Result<Erro
         None => "not even one sample at a time would; use a smaller model.hidden, fewer layers or shorter windows"
             .to_owned(),
         Some(batch) => smaller_batch(setup, batch),
-    };
+    })
+}
+
+/// The error of a run that needs more memory than there is, with the nearest setting that fits.
+pub(super) fn would_not_fit(setup: &TrainingSetup, needed: usize) -> Result<Error> {
     let message = format!(
-        "a run needs {} and {} are available: it would not fit; {advice}",
+        "a run needs {} and {} are available: it would not fit; {}",
         bytes(needed),
-        bytes(setup.memory_bytes)
+        bytes(setup.memory_bytes),
+        fitting_setting(setup)?
     );
     Ok(Error::capacity(message).with_field("needed_bytes", needed).with_field("available_bytes", setup.memory_bytes))
 }
@@ -200,19 +205,28 @@ pub(super) fn no_way_through(setup: &TrainingSetup, shortage: &MemoryShortage) -
         ))),
         MemoryShortage::Batch { chunk_bytes, sample_bytes, batch_size, .. } => {
             let batch_bytes = sample_bytes.saturating_mul(batch_size as u64);
-            let at_least = match setup.chunk_bytes_set() {
-                Some(_) => format!("; or gpu_optimization.chunk_size_gb={}", gigabytes(batch_bytes + 1_000_000)),
-                None => String::new(),
+            let (limit, or_larger) = match setup.chunk_bytes_set() {
+                Some(_) => {
+                    let larger = gigabytes(batch_bytes + 1_000_000);
+                    (String::new(), format!("; or gpu_optimization.chunk_size_gb={larger}"))
+                }
+                None => {
+                    let available = bytes(setup.memory_bytes);
+                    (format!(", the most that {available} leave beside the model,"), String::new())
+                }
             };
-            let error = would_not_fit(setup, usize::try_from(batch_bytes).unwrap_or(usize::MAX))?;
-            Ok(error.context(format!(
-                "a chunk of {} does not hold one batch of {batch_size} samples, {}{at_least}",
+            let message = format!(
+                "a chunk of {}{limit} does not hold one batch of {batch_size} samples, {}: it would not fit; {}{or_larger}",
                 bytes(chunk_bytes as usize),
-                bytes(batch_bytes as usize)
-            )))
+                bytes(batch_bytes as usize),
+                fitting_setting(setup)?
+            );
+            let error = Error::capacity(message).with_field("needed_bytes", batch_bytes);
+            Ok(error.with_field("available_bytes", chunk_bytes))
         }
         _ => {
-            let least = setup.footprint(&setup.training)?.total_bytes() as u64 + least_data_bytes(setup);
+            let held = setup.held_bytes() as u64;
+            let least = setup.footprint(&setup.training)?.total_bytes() as u64 + held + least_data_bytes(setup);
             would_not_fit(setup, usize::try_from(least).unwrap_or(usize::MAX))
         }
     }

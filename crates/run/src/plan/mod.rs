@@ -24,7 +24,8 @@ use crate::adapters::purge_basis::purge_basis;
 use crate::config::SettingSources;
 use crate::error::Result;
 use crate::host::Host;
-use crate::setup::{Intent, Request, TrainingSetup, require_known_targets};
+use crate::setup::folds::require_splits;
+use crate::setup::{Intent, Request, TrainingSetup};
 use crate::text::number::grouped;
 use crate::text::{plural, utc};
 use memory::{no_way_through, tensors_text, would_not_fit};
@@ -85,7 +86,7 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
     let plan = Plan::new(&setup)?;
     plan.require_fit(&setup)?;
     setup.require_settings_of_its_data()?;
-    require_known_targets(&setup, &setup.split)?;
+    require_splits(&setup, &setup.config)?;
     Ok(plan)
 }
 

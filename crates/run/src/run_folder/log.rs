@@ -46,13 +46,14 @@ impl ResumePoint {
     /// True if the event of a line lies before this point. The end of a session does not: another
     /// one goes on.
     fn has(self, metric: &Value) -> bool {
-        if metric["event"] == END {
-            return false;
-        }
         let number = |key: &str| metric[key].as_u64();
-        // A rollback has the step that it led to, and is done again with what comes after that.
-        let is_done = metric["event"] != "rollback" || number("rollbacks") <= Some(self.rollbacks.into());
-        is_done && number("step").is_some_and(|step| step <= self.step)
+        match metric["event"].as_str() {
+            Some(END) => false,
+            // One that is counted stays, although a later one may have led further back; one that is
+            // not is done again.
+            Some("rollback") => number("rollbacks").is_some_and(|rollbacks| rollbacks <= u64::from(self.rollbacks)),
+            _ => number("step").is_some_and(|step| step <= self.step),
+        }
     }
 }
 
@@ -236,5 +237,20 @@ mod tests {
         // Killed before the second was saved: it is done, and told, again.
         assert_eq!(kept(at(1)), [rollback(1)]);
         assert_eq!(kept(at(0)), [] as [Value; 0]);
+    }
+
+    /// A run that "diverged again after rollback 10" had told of five.
+    #[test]
+    fn a_rollback_leaves_those_before_it_that_led_less_far_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let rollback = |step: u64, rollbacks: u32| json!({ "event": "rollback", "step": step, "rollbacks": rollbacks });
+        let mut log = MetricsLog::open_at(&run, ResumePoint::default()).unwrap();
+        (1..=3).for_each(|step| log.push(&json!({ "step": step })).unwrap());
+        for (step, rollbacks) in [(2, 1), (1, 2)] {
+            log = MetricsLog::open_at(&run, ResumePoint { step, rollbacks }).unwrap();
+            log.push(&rollback(step, rollbacks)).unwrap();
+        }
+        assert_eq!(run.metrics().unwrap(), [json!({ "step": 1 }), rollback(2, 1), rollback(1, 2)]);
     }
 }

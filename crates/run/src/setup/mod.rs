@@ -2,6 +2,7 @@
 
 pub(crate) mod cache;
 pub(crate) mod computing;
+pub(crate) mod folds;
 mod gpu_memory;
 pub(crate) mod settings;
 
@@ -338,6 +339,7 @@ impl TrainingSetup {
         training.batch_size = training.batch_size.min(split.train.len().max(1));
         let unfit = |error| Error::from(error).context(path.display().to_string());
         training.check_samples(data.samples()).map_err(unfit)?;
+        training.check()?;
         let mut computing = named.computing(training.check_on_gpu())?;
         let is_auto = gpu_asked.is_none();
         if is_auto && request.memory_bytes.is_some() {

@@ -13,7 +13,8 @@ use crate::host::{Host, Milestone};
 use crate::plan::Plan;
 use crate::report::folds_page;
 use crate::run_folder::RunFolder;
-use crate::setup::{Intent, Request, TrainingSetup, require_known_targets};
+use crate::setup::folds::require_splits;
+use crate::setup::{Intent, Request, TrainingSetup};
 use crate::trained::own_data_path;
 
 /// Settings that must not change between the folds of a run.
@@ -105,16 +106,11 @@ fn train_fold(
 /// The plan of the last fold, which may have the most samples to train on. The splits of all folds
 /// are checked first, so that a fault in one is found before any is trained.
 fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &Host<'_>) -> Result<Plan> {
-    let fold_config = |fold: usize| {
-        let mut config = config.clone();
-        folds.choose(&mut config, fold);
-        config
-    };
-    let planned = match folds.kind {
-        // The notes say of which fold the plan is.
-        FoldKind::WalkForward => config.clone(),
-        FoldKind::CrossValidation => fold_config(folds.folds - 1),
-    };
+    let mut planned = config.clone();
+    // The notes of a walk forward say of which fold the plan is.
+    if folds.kind == FoldKind::CrossValidation {
+        folds.choose(&mut planned, folds.folds - 1);
+    }
     let setup = Request {
         data: request.data.as_deref(),
         device: &request.device,
@@ -122,10 +118,10 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &H
         ..Request::new(planned, Intent::Plan, host)
     };
     let setup = TrainingSetup::open(setup).with_context(|| format!("fold {}", folds.folds))?;
-    for fold in 0..folds.folds {
-        let split = setup.data.split(&fold_config(fold));
-        split.and_then(|split| require_known_targets(&setup, &split)).with_context(|| format!("fold {}", fold + 1))?;
+    if request.start == Start::Anew {
+        setup.require_settings_of_its_data()?;
     }
+    require_splits(&setup, config)?;
     let plan = Plan::new(&setup)?;
     plan.require_fit(&setup)?;
     Ok(plan)

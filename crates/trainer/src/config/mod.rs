@@ -363,7 +363,13 @@ impl Config {
         }
     }
 
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Refuses settings that are out of range or contradict each other, as
+    /// [`Trainer::new`](crate::Trainer::new) does.
+    ///
+    /// # Errors
+    /// [`Error::Setting`], here or of `megabatch_nn`, for the first of such settings;
+    /// [`Error::Scaling`] for one of the loss scale.
+    pub fn check(&self) -> Result<()> {
         check_rate(self.dropout)?;
         self.optimizer.check()?;
         self.lr_schedule.check(self.optimizer.lr)?;

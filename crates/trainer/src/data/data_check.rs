@@ -2,6 +2,7 @@
 
 //! Data compared with the model and the loss before the first step.
 
+use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::{GraphTargets, Graphs};
 
 use crate::config::Config;
@@ -53,6 +54,19 @@ impl Config {
             }
         }
         targets.map_or(Ok(()), |targets| check(0, targets))
+    }
+
+    /// Refuses dense training of samples that are stored as windows.
+    ///
+    /// # Errors
+    /// [`Error::NeedsSeries`] that names `loss_on`.
+    pub(crate) fn check_dense_samples(&self, samples: &dyn Samples) -> Result<()> {
+        let is_series = || samples.series().is_some() || samples.streamed_series().is_some();
+        if self.loss_on == LossOn::EveryStep && !is_series() {
+            let expected = "last_step for samples that are stored as windows, which have no bars in common";
+            return Err(Error::NeedsSeries { setting: "loss_on", value: "every_step", expected });
+        }
+        Ok(())
     }
 }
 

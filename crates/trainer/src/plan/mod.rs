@@ -40,7 +40,8 @@ pub struct Footprint {
     /// Bytes that the forward pass saves for the backward pass, for each shard in work.
     pub activations_bytes: usize,
     /// Batches: the one in work and the one being read, and two more while a validation interrupts
-    /// training. The memory of samples that load themselves ahead
+    /// training. Without a validation, several tasks with accumulation have a sample more, at most.
+    /// The memory of samples that load themselves ahead
     /// ([`PrefetchingSource`](crate::PrefetchingSource)) is the source's.
     pub batches_bytes: usize,
     /// Carried states, for a run that carries them ([`Footprint::with_carried_states`]).
@@ -88,6 +89,7 @@ impl CarriedStates {
         train: &SampleRanges,
         validation: &SampleRanges,
     ) -> Result<Self> {
+        config.check_dense_samples(samples)?;
         let series = SlicedSeries::new(samples)?;
         let count = |rows: Vec<Vec<usize>>| rows.iter().map(Vec::len).collect();
         let training = series.carried_rows(if config.carry_state { train } else { SampleRanges::NONE })?;
@@ -155,11 +157,14 @@ impl Footprint {
         let workspace = Engine::workspace_len(&model, capacity, config.purpose(), config.precision);
         let working = Engine::working_weights_len(&model, config.precision);
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
-        // Two of a step and, while a validation interrupts training, two of its own.
+        // Tasks of a step of several batches are counted ahead, sample by sample, where targets are
+        // not in memory.
+        let counts_ahead = matches!(config.loss, Loss::Tasks(_)) && config.gradient_accumulation_steps > 1;
+        // Two of a step and, while a validation interrupts training, two of its own. These take no
+        // less than the sample that is counted, and are not there at the same time.
         let rows = 2 * config.batch_capacity() + if validates { 2 * config.batch_size } else { 0 };
+        let counted = usize::from(counts_ahead && !validates);
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
-        // Tasks of a step of several batches are counted ahead, sample by sample.
-        let counted = usize::from(matches!(config.loss, Loss::Tasks(_)) && config.gradient_accumulation_steps > 1);
         let bytes = |numbers: usize| numbers * size_of::<f32>();
         Ok(Footprint {
             parameters_bytes: bytes(weights + working + packed),

@@ -2,7 +2,6 @@
 
 //! The memory of a training run tensor by tensor, and which phases of a step use it.
 
-use megabatch_nn::loss::Loss;
 use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD, PlannedTensor, StepPhase, TensorPlan};
 use megabatch_nn::model::{Model, SampleShape};
 use megabatch_nn_cpu::Engine;
@@ -52,15 +51,16 @@ impl Footprint {
             windows.chain([(format!("{prefix}targets"), rows * samples * shape.outputs, ALL)]).collect()
         };
         let batches = batches_of(config.batch_capacity(), "");
-        let counted = matches!(config.loss, Loss::Tasks(_)) && config.gradient_accumulation_steps > 1;
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
-        let ahead =
-            if counted { vec![("a sample counted ahead".to_owned(), sample, FORWARD)] } else { TensorPlan::new() };
-        // Two, and two of the given size while a validation interrupts training.
-        let bytes_of =
-            |parts: &TensorPlan| parts.iter().map(|(_, numbers, _)| numbers * size_of::<f32>()).sum::<usize>();
-        let batch_bytes = self.batches_bytes - if counted { sample * size_of::<f32>() } else { 0 };
-        let validates = batch_bytes > 2 * bytes_of(&batches);
+        // Two, and two of the given size while a validation interrupts training, or a sample that is
+        // counted ahead.
+        let numbers_of = |parts: &TensorPlan| parts.iter().map(|(_, numbers, _)| numbers).sum::<usize>();
+        let more = (self.batches_bytes / size_of::<f32>()).saturating_sub(2 * numbers_of(&batches));
+        let ahead = match more == sample {
+            true => vec![("a sample counted ahead".to_owned(), sample, FORWARD)],
+            false => TensorPlan::new(),
+        };
+        let validates = more > sample;
         let (count, validated) = match (validates, config.batch_capacity() == config.batch_size) {
             (false, _) => (2, TensorPlan::new()),
             (true, true) => (4, TensorPlan::new()),

@@ -7,7 +7,7 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::{GraphView, Graphs};
-use megabatch_nn::loss::Loss;
+use megabatch_nn::loss::{Loss, Task, TaskLoss, Tasks};
 use megabatch_nn::memory::PlannedTensor;
 use megabatch_nn::model::{
     AttentionKind, Cell, Encoder, Fusion, GraphConfig, GraphOutput, ModelConfig, Readout, Timeframe,
@@ -259,6 +259,25 @@ proptest! {
         prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts(&computed));
         prop_assert_eq!(computed.total_bytes(), parts(&computed).iter().sum::<usize>());
         prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, None).unwrap()), parts(&computed));
+    }
+}
+
+/// A sample that is counted ahead was planned beside the batches of a validation.
+#[test]
+fn tasks_of_a_step_of_several_batches_take_no_more_beside_a_validation() {
+    let shape =
+        SampleShape { timeframes: vec![Timeframe { name: "M1".to_owned(), steps: 3, features: 2 }], outputs: 2 };
+    let tasks = Tasks::new(&[Task { targets: [0, 2], loss: TaskLoss::Mse, weight: 1.0 }]).unwrap();
+    let model = ModelConfig { hidden: 3, ..ModelConfig::default() };
+    let loss = Loss::Tasks(tasks);
+    let config = Config { model, loss, batch_size: 8, threads: 2, gradient_accumulation_steps: 2, ..Config::default() };
+    let data = windows(&shape);
+    for (validation, at_most) in [(60..62, 0), (60..60, (3 * 2 + 2) * size_of::<f32>())] {
+        let validation = &SampleRanges::from(validation);
+        let computed = Footprint::new(&config, &shape, validation.len()).unwrap();
+        let (peaks, planned) = (peaks_of_a_run(&config, &data, validation), parts(&computed));
+        assert!(planned[4] - peaks[4] <= at_most && peaks[..4] == planned[..4], "{peaks:?}, {planned:?}");
+        assert_eq!(by_tensor(&computed.tensors(&config, &shape, None).unwrap()), planned);
     }
 }
 

@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 
 use megabatch_amp::LossScaler;
 use megabatch_gpu_core::{Device, Scope};
-use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::model::{Model, SampleShape, TensorSet, encode, load_weights};
@@ -326,7 +325,7 @@ impl Trainer {
         check_shape(&self.model, run.samples)?;
         self.config.check_samples(run.samples)?;
         self.check_validation(run)?;
-        self.check_mode(run)?;
+        self.config.check_dense_samples(run.samples)?;
         Schedule::new(&self.config, run.train.len())
     }
 
@@ -554,15 +553,6 @@ impl Trainer {
             }
             _ => Ok(()),
         }
-    }
-
-    fn check_mode(&self, run: &Run<'_>) -> Result<()> {
-        let is_series = || run.samples.series().is_some() || run.samples.streamed_series().is_some();
-        if self.config.loss_on == LossOn::EveryStep && !is_series() {
-            let expected = "last_step for samples that are stored as windows, which have no bars in common";
-            return Err(Error::NeedsSeries { setting: "loss_on", value: "every_step", expected });
-        }
-        Ok(())
     }
 
     fn outcome(&self, end: End) -> Outcome {

@@ -12,8 +12,8 @@ use megabatch_nn_cpu::Compute;
 use megabatch_order::Order;
 use megabatch_reference::{Inputs, Reference, loss};
 use megabatch_trainer::{
-    Checkpoints, Config, Event, OptimizerConfig, OptimizerKind, Predictor, Run, SampleRanges, Samples, Selection,
-    SeriesInMemory, Trainer,
+    CarriedStates, Checkpoints, Config, Event, OptimizerConfig, OptimizerKind, Predictor, Run, SampleRanges, Samples,
+    Selection, SeriesInMemory, Trainer,
 };
 use proptest::prelude::*;
 
@@ -333,9 +333,13 @@ fn what_has_no_bars_to_go_on_over_is_refused() {
         let trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone());
         trainer.and_then(|mut trainer| trainer.train(&run, &mut listen)).unwrap_err().to_string()
     };
-    let error = refused(dense(), &samples(20));
-    assert!(
-        error.starts_with("`loss_on` is every_step: expected last_step for samples that are stored as windows"),
-        "{error}"
-    );
+    let windows = samples(20);
+    let part = SampleRanges::from(0..10);
+    let planned = CarriedStates::new(&dense(), &windows, &part, SampleRanges::NONE).unwrap_err().to_string();
+    for error in [refused(dense(), &windows), planned] {
+        assert!(
+            error.starts_with("`loss_on` is every_step: expected last_step for samples that are stored as windows"),
+            "{error}"
+        );
+    }
 }
