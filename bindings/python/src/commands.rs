@@ -110,6 +110,7 @@ pub(crate) fn feature_columns(features: Vec<String>) -> Vec<String> {
 
 /// Columns of the bars of a series file that only functions see, the library of their frames, the
 /// features that are of no function, and the prices that are read.
+#[expect(clippy::type_complexity, reason = "Python takes a tuple apart")]
 #[pyfunction]
 pub(crate) fn function_inputs(
     py: Python<'_>,

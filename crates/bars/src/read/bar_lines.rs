@@ -505,8 +505,8 @@ impl BarLines {
         self.known = KnownBars::default();
     }
 
-    /// Warns of the first bar if it has an adjusted price, and no row was one of the bars before: no
-    /// price shows if all were adjusted anew since.
+    /// Warns of the first bar if it has an adjusted price, and no row was one of the bars before:
+    /// no price shows if all were adjusted anew since.
     fn check_common_bars(&mut self, bar: &Bar) {
         let is_adjusted = self.format.is_some_and(|format| format.columns.adjusted.is_some());
         let is_first = self.last.is_none() && self.passed_over == 0 && !self.known.0.is_empty();

@@ -455,7 +455,7 @@ fn a_followed_file_with_other_bars_than_the_history_is_warned_of() {
     assert!(told.contains("warning: changed.csv: line ") && told.contains(" has the open "), "{told}");
 }
 
-/// What followed an unfinished last bar was predicted from the bar as it was.
+/// Bars after an unfinished last bar were predicted from that bar as it was.
 #[test]
 fn a_last_bar_that_was_unfinished_is_the_one_of_the_followed_file() {
     let stage = trained("");

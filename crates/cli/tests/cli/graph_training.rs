@@ -181,8 +181,8 @@ fn a_readout_that_is_not_that_of_the_targets_is_refused_before_the_run() {
     assert!(!stage.path("run").exists());
 }
 
-/// `plan` accepted them, with a GPU too, and training of several folds left a folder that blocked the
-/// corrected command.
+/// `plan` accepted them, with a GPU too, and training of several folds left a folder that blocked
+/// the corrected command.
 #[test]
 fn settings_that_models_over_graphs_do_not_have_are_refused_by_plan_and_leave_no_folder() {
     let stage = Stage::new();

@@ -49,8 +49,8 @@ impl ResumePoint {
         let number = |key: &str| metric[key].as_u64();
         match metric["event"].as_str() {
             Some(END) => false,
-            // One that is counted stays, although a later one may have led further back; one that is
-            // not is done again.
+            // One that is counted stays, although a later one may have led further back; one that
+            // is not is done again.
             Some("rollback") => number("rollbacks").is_some_and(|rollbacks| rollbacks <= u64::from(self.rollbacks)),
             _ => number("step").is_some_and(|step| step <= self.step),
         }

@@ -52,8 +52,8 @@ impl Footprint {
         };
         let batches = batches_of(config.batch_capacity(), "");
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
-        // Two, and two of the given size while a validation interrupts training, or a sample that is
-        // counted ahead.
+        // Two, and two of the given size while a validation interrupts training, or a sample that
+        // is counted ahead.
         let numbers_of = |parts: &TensorPlan| parts.iter().map(|(_, numbers, _)| numbers).sum::<usize>();
         let more = (self.batches_bytes / size_of::<f32>()).saturating_sub(2 * numbers_of(&batches));
         let ahead = match more == sample {
