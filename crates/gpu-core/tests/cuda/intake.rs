@@ -121,7 +121,7 @@ fn tables_are_filled_by_another_thread_after_the_work_on_them() {
                 let filling = threads.spawn(move || {
                     values.as_mut_slice().fill(number);
                     vacant.fill(1, values.as_slice()).unwrap();
-                    // In memory of no kind.
+                    // From memory that is not page-locked.
                     vacant.fill(0, &[number + 0.5]).unwrap();
                     vacant.fill(0, &[]).unwrap();
                     vacant.into_filled()
