@@ -14,7 +14,7 @@ use megabatch_order::{LastBatch, Rank};
 use super::runs::{MostRuns, Pieces};
 use crate::config::Config;
 use crate::data::carried_rows::each_window_end;
-use crate::data::kept_windows::{can_keep_graphs, can_keep_windows};
+use crate::data::kept_windows::{can_keep_graphs, can_keep_windows, windows_in_chunk};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
@@ -153,7 +153,8 @@ fn largest_windows(
         let covered = steps.iter().enumerate().map(covered_in).collect::<Result<Vec<Covered>>>()?;
         let (windows, bars) = covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
         let kept_windows = kept_windows(config, samples);
-        return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, kept_windows, ..rest });
+        let chunk_windows = windows_in_chunk(config, samples).unwrap_or(0);
+        return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, kept_windows, chunk_windows, ..rest });
     };
     view.check(shape)?;
     if let Some(runs) = config.purpose().runs() {
