@@ -18,7 +18,7 @@ pub use config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 pub use config::optimizer::{OptimizerConfig, OptimizerKind};
 pub use config::{Config, SampleWeighting, TargetScaling};
 pub use data::evenly_spaced::DrawnSamples;
-pub use data::kept_windows::{can_keep_graphs, can_keep_windows};
+pub use data::kept_windows::{can_keep_graphs, can_keep_windows, windows_in_chunk};
 pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};
 pub use data::sample_ranges::SampleRanges;
 pub use data::sample_weights::TrainingWeights;

@@ -10,7 +10,7 @@ use megabatch_trainer::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, Wait
 
 /// Most bytes of chunks whose pages are locked for a GPU: the system has no other use for them, and
 /// takes seconds to lock more.
-const LOCKED_BYTES_MAX: u64 = 8 << 30;
+pub(crate) const LOCKED_BYTES_MAX: u64 = 8 << 30;
 
 /// Size of a chunk without a plan.
 const CHUNK_BYTES: u64 = 256 << 20;

@@ -8,7 +8,7 @@ pub(crate) mod edges;
 mod fold;
 pub(crate) mod graphs;
 mod label_spans;
-mod loading;
+pub(crate) mod loading;
 pub(crate) mod management;
 pub(crate) mod neighbours;
 mod overlaps;

@@ -29,7 +29,7 @@ fn can_hold_windows(samples: &dyn Samples, windows: usize) -> bool {
 
 /// Windows of each of two chunks in which those of `samples` pass through a GPU in a run with
 /// `config`; `None` where they all lie there, or come batch by batch.
-pub(crate) fn windows_in_chunk(config: &Config, samples: &dyn Samples) -> Option<usize> {
+pub fn windows_in_chunk(config: &Config, samples: &dyn Samples) -> Option<usize> {
     let windows = config.chunk_windows?.max(config.batch_size);
     let stay = config.keep_windows && can_keep_windows(samples);
     let are_read = config.model.encoder == Encoder::Recurrent && !config.model.is_over_graphs();
