@@ -17,6 +17,7 @@ pub use config::early_stopping::{EarlyStopping, EarlyStoppingState};
 pub use config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 pub use config::optimizer::{OptimizerConfig, OptimizerKind};
 pub use config::{Config, SampleWeighting, TargetScaling};
+pub use data::device_chunks::LOCKED_BYTES_MAX;
 pub use data::evenly_spaced::DrawnSamples;
 pub use data::kept_windows::{can_keep_graphs, can_keep_windows, windows_in_chunk};
 pub use data::prefetching::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, PrefetchingSource, Waits};

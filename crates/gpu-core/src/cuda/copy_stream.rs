@@ -96,9 +96,9 @@ impl CopyStream {
         done
     }
 
-    /// Copies `src`, in any memory, to address `dst` of the live block number `block`, and waits for
-    /// it. Any thread may call it; work that others defer stays deferred: none of it has to do with
-    /// the block, which was released after it.
+    /// Copies `src`, in any memory, to address `dst` of the live block number `block`, and waits
+    /// for it. Any thread may call it; work that others defer stays deferred: none of it has to do
+    /// with the block, which was released after it.
     pub(crate) fn send_aside(&self, gpu: &Gpu, src: &[u8], block: usize, dst: u64) -> Result<()> {
         let copied = || {
             gpu.context().enter_aside()?;

@@ -8,7 +8,7 @@ pub(crate) mod edges;
 mod fold;
 pub(crate) mod graphs;
 mod label_spans;
-pub(crate) mod loading;
+mod loading;
 pub(crate) mod management;
 pub(crate) mod neighbours;
 mod overlaps;

@@ -4,12 +4,11 @@ use megabatch_chunk_io::{ChunkPlan, Residence};
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::Encoder;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{can_keep_graphs, can_keep_windows, windows_in_chunk};
+use megabatch_trainer::{LOCKED_BYTES_MAX, can_keep_graphs, can_keep_windows, windows_in_chunk};
 
 use super::TrainingSetup;
 use super::computing::{RequestedGpu, not_used};
 use crate::adapters::data::Data;
-use crate::adapters::loading::LOCKED_BYTES_MAX;
 use crate::config::choices::Residency;
 use crate::config::{self, Config};
 use crate::error::Result;
@@ -81,16 +80,17 @@ impl TrainingSetup {
         let Ok(loaded) = &self.chunks else { return Ok(()) };
         let sample_bytes = loaded.sample_bytes.max(1);
         let loads_chunks = loaded.residence == Residence::Chunked;
-        let host_samples = if loads_chunks {
+        let host_bytes = if loads_chunks {
             // The loader's two chunks, in whose place those of the GPU are.
-            loaded.samples_per_chunk as u64
+            loaded.chunk_bytes
         } else {
+            // Windows in memory are gathered as fast in small chunks.
             let taken = self.footprint(&self.training)?.total_bytes() + self.data_bytes(loaded);
-            self.memory_bytes.saturating_sub(taken) as u64 / 2 / sample_bytes
+            (self.memory_bytes.saturating_sub(taken) as u64).min(LOCKED_BYTES_MAX) / 2
         };
         let set_bytes = self.chunk_bytes_set().unwrap_or(u64::MAX);
-        let chunk_bytes = set_bytes.min(room_bytes as u64 / 2).min(LOCKED_BYTES_MAX / 2);
-        let fitting = (chunk_bytes / sample_bytes).min(host_samples).min(samples.len() as u64) as usize;
+        let chunk_bytes = set_bytes.min(room_bytes as u64 / 2).min(host_bytes);
+        let fitting = (chunk_bytes / sample_bytes).min(samples.len() as u64) as usize;
         let windows = fitting / batch_size * batch_size;
         let chunked = trainer::Config { chunk_windows: Some(windows), ..self.training.clone() };
         if windows < 2 * batch_size || windows_in_chunk(&chunked, samples).is_none() {

@@ -139,8 +139,8 @@ fn prepare(
         require_same_data(&folder, &setup.data, &plan, host)?;
     }
     let batch_size = setup.training.batch_size;
-    // Chunks of a GPU take the place of those that a loader reads for training; a validation goes on
-    // reading its own.
+    // Chunks of a GPU take the place of those that a loader reads for training; a validation reads
+    // its own.
     let chunk_samples = match setup.training.chunk_windows {
         Some(_) => 2 * batch_size,
         None => plan.data.chunks.samples_per_chunk,

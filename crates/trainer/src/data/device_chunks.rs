@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A chunk has the windows of its batches one after another, in the order of the schedule. The
-//! reader gathers it in page-locked memory and copies it to the device beside the device's work;
+//! reader gathers it in memory that is page-locked, unless it is very large, and copies it to the device beside the device's work;
 //! its batches then bring numbers of windows, targets and weights. There are two chunks, taken
 //! once, never a third.
 
@@ -24,11 +24,24 @@ use megabatch_nn::model::SampleShape;
 use crate::data::samples::Batch;
 use crate::error::Result;
 
+/// Most bytes of two chunks whose pages are locked for a GPU: the system has no other use for them,
+/// and takes seconds to lock more.
+pub const LOCKED_BYTES_MAX: u64 = 8 << 30;
+
 /// The memory of two chunks on a device.
 pub(crate) struct DeviceChunks {
     /// Samples that a chunk has room for.
     pub(crate) samples: usize,
     pub(crate) tables: [VacantTables<f32>; 2],
+}
+
+impl DeviceChunks {
+    /// True if two chunks of samples of `shape` are no larger than the pages that are locked.
+    pub(crate) fn locks_pages(&self, shape: &SampleShape) -> bool {
+        let windows: usize = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum();
+        let sample_bytes = (windows + shape.outputs) * size_of::<f32>();
+        2 * self.samples as u64 * sample_bytes as u64 <= LOCKED_BYTES_MAX
+    }
 }
 
 /// The samples of a chunk, batch by batch.

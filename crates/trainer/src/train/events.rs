@@ -200,8 +200,8 @@ pub struct ShortageEvent {
     pub planned_batch_size: usize,
     /// True if series lay on a GPU before, and bars come batch by batch from now on.
     pub releases_series: bool,
-    /// True if stored windows lay on a GPU before, all or in chunks, and come batch by batch from now
-    /// on.
+    /// True if stored windows lay on a GPU before, all or in chunks, and come batch by batch from
+    /// now on.
     pub releases_windows: bool,
     /// True if the edges of all graphs lay on a GPU before, and come batch by batch from now on.
     pub releases_graphs: bool,

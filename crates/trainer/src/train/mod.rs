@@ -368,8 +368,9 @@ impl Trainer {
         let kept = resident.as_ref().filter(|_| self.fallback.limits().keep_series);
         self.backend.keep_series(&self.model, &self.config, kept)?;
         self.backend.carry_states(&self.model, &self.config, self.carried.as_ref())?;
-        let scope = self.batch_scope();
         let chunks = self.device_chunks(run)?;
+        let locks_pages = chunks.as_ref().is_none_or(|chunks| chunks.locks_pages(run.samples.shape()));
+        let scope = if locks_pages { self.batch_scope() } else { self.device.scope("batches") };
         let kept = self.keep_windows(run, &scope)?;
         let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
