@@ -8,9 +8,9 @@
 //! ```
 //!
 //! A chunk has the windows of its batches one after another, in the order of the schedule. The
-//! reader gathers it in memory that is page-locked, unless it is very large, and copies it to the device beside the device's work;
-//! its batches then bring numbers of windows, targets and weights. There are two chunks, taken
-//! once, never a third.
+//! reader gathers it in memory that is page-locked, unless it is very large, and copies it to the
+//! device beside the device's work; its batches then bring numbers of windows, targets and weights.
+//! There are two chunks, taken once, never a third.
 
 use std::iter::Peekable;
 use std::ops::Range;
