@@ -5,6 +5,7 @@
 //! ```text
 //! once a run    series or windows, edges of graphs,
 //!               weights, moments, states  ─► device
+//! each chunk    stored windows            ─► device, beside the batches of the chunk before
 //! each batch    rows of bars, targets     ─► device
 //!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer
 //!                            ─► last states, or pooling ─► fusion ─► graphs ─► head, loss
