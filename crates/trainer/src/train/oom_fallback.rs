@@ -264,7 +264,13 @@ mod tests {
         let mut fallback = OomFallback::for_gpu(&kept);
         let planned = fallback.limits();
         assert!(planned.keep_series && planned.keep_windows && planned.chunk_windows && planned.keep_graphs);
-        let batch_by_batch = planned.batch_by_batch(&kept);
+        let batch_by_batch = MemoryLimits {
+            keep_series: false,
+            keep_windows: false,
+            chunk_windows: false,
+            keep_graphs: false,
+            ..planned
+        };
         assert_eq!(fallback.next_level(SampleForm::default()), Some(batch_by_batch));
         assert_eq!(fallback.next_level(SampleForm::default()), None);
         let on_cpu = OomFallback::new(&kept).limits();
