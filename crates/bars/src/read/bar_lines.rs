@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bars::{Bar, Bars};
 use crate::clean::fillers::FillerFinder;
+use crate::clean::jumps::PAIR_SPACING_MAX_NS;
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
@@ -38,6 +39,8 @@ const PRICE_TOLERANCE: f64 = 1e-6;
 const CLOSE_FACTOR_MAX: f64 = 10.0;
 /// The same of a pair of currencies.
 const PAIR_CLOSE_FACTOR_MAX: f64 = 1.05;
+/// The same of days and longer bars of a pair.
+const PAIR_DAYS_CLOSE_FACTOR_MAX: f64 = 1.1;
 
 /// Times and prices of the last bars that were known before.
 #[derive(Debug, Default)]
@@ -529,7 +532,14 @@ impl BarLines {
         }
         // Pairs of currencies alone have a usual pip.
         let is_pair = self.options.symbol.as_deref().is_some_and(|symbol| pip_size_of(symbol).is_ok());
-        if !is_pair && factor <= CLOSE_FACTOR_MAX {
+        let earlier = self.last.as_ref().map(|(open_time, _)| *open_time).or(self.known_until);
+        let is_near = earlier.is_some_and(|earlier| bar.open_time - earlier <= PAIR_SPACING_MAX_NS);
+        let factor_max = match is_pair && is_near {
+            true if self.base < Timeframe::D1 => PAIR_CLOSE_FACTOR_MAX,
+            true => PAIR_DAYS_CLOSE_FACTOR_MAX,
+            false => CLOSE_FACTOR_MAX,
+        };
+        if factor <= factor_max {
             return;
         }
         self.has_told_scale = true;
