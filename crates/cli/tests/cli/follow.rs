@@ -475,7 +475,7 @@ fn a_last_bar_that_was_unfinished_is_the_one_of_the_followed_file() {
     };
     stage.succeeds(&line("live.csv", "first.csv", "expected.csv"));
     let told = stage.told(&line("again.csv", "unfinished.csv", "found.csv"));
-    assert!(told.contains("EURUSD: the bar that opens at 2018-01-11T13:06:00Z was unfinished"), "{told}");
+    assert!(told.contains("EURUSD: the bar that opens at 2018-01-11 13:06 UTC was unfinished"), "{told}");
     assert!(!told.contains("they were changed since"), "{told}");
     assert_eq!(stage.text("found.csv"), stage.text("expected.csv"));
     // What comes of a pipe comes once.
