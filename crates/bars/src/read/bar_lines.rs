@@ -71,11 +71,15 @@ impl KnownBar {
     /// neither is a volume where none was known.
     fn is_continued_by(&self, later: &Bar) -> bool {
         let [open, high, low, close] = self.prices;
-        let mut prices = [later.open, later.high, later.low, later.close].into_iter().zip(self.prices);
-        let has_other_price = prices.any(|(own, known)| is_other_price(own, known));
         let has_more_volume = self.volume > 0.0 && self.volume < later.volume;
         let own = LastBar { open_time: self.open_time, open, high, low, close, volume: self.volume };
-        (has_other_price || has_more_volume) && own.is_continued_by(&LastBar::from(later))
+        (self.has_other_price(later) || has_more_volume) && own.is_continued_by(&LastBar::from(later))
+    }
+
+    /// True if `bar` has another price. Noise makes none.
+    fn has_other_price(&self, bar: &Bar) -> bool {
+        let mut prices = [bar.open, bar.high, bar.low, bar.close].into_iter().zip(self.prices);
+        prices.any(|(own, known)| is_other_price(own, known))
     }
 }
 
@@ -232,6 +236,13 @@ impl BarLines {
     /// unfinished.
     pub fn take_finished_bar(&mut self) -> Option<Bar> {
         self.finished.take()
+    }
+
+    /// True if `bar`, from [`take_finished_bar`](Self::take_finished_bar), has the prices that were
+    /// known: its volume alone is more.
+    pub fn has_known_prices(&self, bar: &Bar) -> bool {
+        let known = self.known.0.last().filter(|known| known.open_time == bar.open_time);
+        known.is_some_and(|known| !known.has_other_price(bar))
     }
 
     /// Rows of bars that were known before.

@@ -258,11 +258,16 @@ impl Stream<'_, '_> {
                 bars => bars?,
             };
             if let Some(bar) = self.lines.take_finished_bar() {
-                return Err(Error::data(format!(
-                    "{}: the last bar before, which opens at {}, was unfinished, and these bars have more of it: append the finished bar to the data first",
-                    tail.name().display(),
-                    utc(bar.open_time)
-                )));
+                let (name, opens) = (tail.name().display(), utc(bar.open_time));
+                // Vendors correct volumes of bars that were finished.
+                if !self.lines.has_known_prices(&bar) {
+                    return Err(Error::data(format!(
+                        "{name}: the last bar before, which opens at {opens}, was unfinished, and these bars have more of it: append the finished bar to the data first"
+                    )));
+                }
+                host.observer.note(&format!(
+                    "note: {name}: the last bar before, which opens at {opens}, has more volume in these bars; the one of before counts"
+                ));
             }
             for warning in self.lines.take_warnings() {
                 host.observer.note(&format!("warning: {warning}"));

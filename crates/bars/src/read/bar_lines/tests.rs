@@ -314,7 +314,9 @@ fn other_bars_than_those_before_are_warned_of() {
         let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, Some(known_until));
         let mut lines = lines.comparing_with(KnownBars::new(&known));
         assert_eq!(lines.push(format!("2018-01-02 00:05,{row}").as_bytes()).unwrap().len(), 0);
-        assert_eq!(lines.take_finished_bar().is_some(), is_finished, "{row}");
+        let finished = lines.take_finished_bar();
+        assert_eq!(finished.is_some(), is_finished, "{row}");
+        assert_eq!(finished.is_some_and(|bar| lines.has_known_prices(&bar)), row == "1,2,1,2,9", "{row}");
         assert_eq!(lines.take_warnings().len(), usize::from(row.starts_with("1.1")), "{row}");
     }
     // The other row of a time that comes twice was told as a change.
