@@ -207,14 +207,17 @@ def name_in(frame: Any, symbol: str) -> str:
 
 
 def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The name of the field of a bar that tells the instrument, and its symbol, by the rules of columns."""
+    """The name of the field of a bar that tells the instrument, and its symbol, by the rules of columns. One bar does not
+    show whether numbers of a field such as `stock` change from bar to bar, and they are no symbols."""
     keys = list(bar)
     sure, likely = _megabatch.symbol_columns([str(key) for key in keys])
     for place in (*sure, *likely)[:1]:
         value = bar[keys[place]]
-        is_feature = isinstance(value, (float, np.floating)) and value % 1 != 0
-        if not is_feature and not _is_missing(value):
-            return str(keys[place]), str(value).strip()
+        if _is_missing(value):
+            return None
+        is_feature = isinstance(value, (int, float, np.number)) and (place not in sure or value % 1 != 0)
+        name = str(value).strip()
+        return None if is_feature or not name else (str(keys[place]), name)
     return None
 
 
