@@ -215,7 +215,8 @@ def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str] | None:
         value = bar[keys[place]]
         if _is_missing(value):
             return None
-        is_feature = isinstance(value, (int, float, np.number)) and (place not in sure or value % 1 != 0)
+        is_number = isinstance(value, (int, float, np.integer, np.floating))
+        is_feature = is_number and (place not in sure or float(value) % 1 != 0)
         name = str(value).strip()
         return None if is_feature or not name else (str(keys[place]), name)
     return None
