@@ -37,9 +37,9 @@ const KNOWN_MAX: usize = 1 << 20;
 const PRICE_TOLERANCE: f64 = 1e-6;
 /// Largest factor between the closes of neighbouring bars of one instrument.
 const CLOSE_FACTOR_MAX: f64 = 10.0;
-/// The same of a pair of currencies.
+/// Largest factor between such closes of a pair of currencies where bars are shorter than a day.
 const PAIR_CLOSE_FACTOR_MAX: f64 = 1.05;
-/// The same of days and longer bars of a pair.
+/// Largest factor between such closes of a pair of currencies where bars are days or longer.
 const PAIR_DAYS_CLOSE_FACTOR_MAX: f64 = 1.1;
 
 /// Times and prices of the last bars that were known before.

@@ -363,7 +363,8 @@ impl Recipe {
         Recipe::recorded(path, source_attribute(path)?.as_ref())
     }
 
-    /// The same with the paths that were recorded, wherever the files are now.
+    /// The account of its bars in the series file at `path`, and the recipe in it, with the paths
+    /// that were recorded, wherever the files are now.
     pub(super) fn as_written(path: &Path) -> Result<(Value, Self)> {
         Recipe::parsed(path, source_attribute(path)?.as_ref())
     }
