@@ -20,7 +20,7 @@ use crate::parse::options::{ReadOptions, Repeats, StampedAt};
 use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
-use crate::parse::symbol::{is_name_of, pip_size_of};
+use crate::parse::symbol::{is_currency_pair, is_name_of};
 use crate::parse::symbol_column::{SymbolColumn, symbol_in};
 use crate::read::summary::LastBar;
 use crate::time::date_order::split_named_month;
@@ -541,8 +541,7 @@ impl BarLines {
         if self.has_told_scale || factor <= PAIR_CLOSE_FACTOR_MAX {
             return;
         }
-        // Pairs of currencies alone have a usual pip.
-        let is_pair = self.options.symbol.as_deref().is_some_and(|symbol| pip_size_of(symbol).is_ok());
+        let is_pair = self.options.symbol.as_deref().is_some_and(is_currency_pair);
         let earlier = self.last.as_ref().map(|(open_time, _)| *open_time).or(self.known_until);
         let is_near = earlier.is_some_and(|earlier| bar.open_time - earlier <= PAIR_SPACING_MAX_NS);
         let factor_max = match is_pair && is_near {
