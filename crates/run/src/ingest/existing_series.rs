@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::Recipe;
-use super::provenance::{KeptScaler, LAST_OPEN_TIME, LISTS, instrument, listed};
+use super::provenance::{KeptScaler, LAST_OPEN_TIME, LISTS, instrument, listed, symbols_in};
 use super::source_files::SourceFiles;
 use crate::adapters::series::scalers_of;
 use crate::error::{Error, Result};
@@ -136,10 +136,6 @@ impl ExistingSeries {
             self.path().display()
         )))
     }
-}
-
-fn symbols_in(provenance: &Value, list: &str) -> Vec<String> {
-    listed(provenance, list).filter_map(|instrument| instrument["symbol"].as_str().map(str::to_owned)).collect()
 }
 
 /// Rows of one instrument in both series.

@@ -109,6 +109,11 @@ pub(crate) fn instrument<'a>(provenance: &'a Value, symbol: &str) -> Option<&'a 
     listed(provenance, LISTS[0]).find(|instrument| instrument["symbol"] == symbol)
 }
 
+/// The symbols of the instruments in the list `name` of a provenance.
+pub(super) fn symbols_in(provenance: &Value, name: &str) -> Vec<String> {
+    listed(provenance, name).filter_map(|instrument| instrument["symbol"].as_str().map(str::to_owned)).collect()
+}
+
 /// Fingerprints of files, some of them known.
 #[derive(Default)]
 pub(crate) struct Fingerprints(BTreeMap<PathBuf, String>);
