@@ -96,12 +96,13 @@ pub(crate) fn listed<'a>(part: &'a Value, name: &str) -> impl Iterator<Item = &'
 
 /// The files of a provenance, including those of longer timeframes.
 pub(crate) fn recorded_files(provenance: &Value) -> impl Iterator<Item = &Value> {
-    let instruments = LISTS.into_iter().flat_map(|list| listed(provenance, list));
-    let owners = instruments.flat_map(|instrument| {
-        let longer = LONGER_LISTS.into_iter().flat_map(move |list| listed(instrument, list));
-        std::iter::once(instrument).chain(longer)
-    });
-    owners.flat_map(|owner| listed(owner, "files"))
+    LISTS.into_iter().flat_map(|list| listed(provenance, list)).flat_map(files_of_instrument)
+}
+
+/// The files of an instrument in a provenance, including those of longer timeframes.
+pub(crate) fn files_of_instrument(instrument: &Value) -> impl Iterator<Item = &Value> {
+    let longer = LONGER_LISTS.into_iter().flat_map(move |list| listed(instrument, list));
+    std::iter::once(instrument).chain(longer).flat_map(|owner| listed(owner, "files"))
 }
 
 /// The provenance of the instrument `symbol`.
