@@ -78,7 +78,7 @@ impl KnownBar {
 
     /// True if `bar` has another price. Noise makes none.
     fn has_other_price(&self, bar: &Bar) -> bool {
-        let mut prices = [bar.open, bar.high, bar.low, bar.close].into_iter().zip(self.prices);
+        let mut prices = bar.prices().into_iter().zip(self.prices);
         prices.any(|(own, known)| is_other_price(own, known))
     }
 }
@@ -507,7 +507,7 @@ impl BarLines {
             self.finished = Some(bar.clone());
             return;
         }
-        let pairs = [bar.open, bar.high, bar.low, bar.close].into_iter().zip(self.known.0[place].prices);
+        let pairs = bar.prices().into_iter().zip(self.known.0[place].prices);
         let named = ["open", "high", "low", "close"].into_iter().zip(pairs);
         let mut unlike = named.filter(|(_, (own, known))| is_other_price(*own, *known));
         let Some((name, (own, known))) = unlike.next() else { return };

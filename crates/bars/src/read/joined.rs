@@ -176,14 +176,12 @@ fn take_targets(bar: &mut Bar, other: &Bar, count: usize) -> bool {
 
 fn is_equal(one: &Bar, other: &Bar) -> bool {
     let numbers = |bar: &Bar| [bar.volume, bar.spread].map(f64::to_bits);
-    let prices = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close];
-    is_same(prices(one), prices(other)) && numbers(one) == numbers(other)
+    is_same(one.prices(), other.prices()) && numbers(one) == numbers(other)
 }
 
 /// The first field of `found`, of the file that is named later, that is another one in `first`.
 fn difference(found: &Bar, first: &Bar) -> BarDifference {
-    let prices = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close];
-    let have_same_prices = is_same(prices(found), prices(first));
+    let have_same_prices = is_same(found.prices(), first.prices());
     let numbers = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close, bar.volume];
     let pairs = numbers(found).into_iter().zip(numbers(first));
     let named = ["open", "high", "low", "close", "volume"].into_iter().zip(pairs);

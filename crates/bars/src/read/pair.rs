@@ -92,7 +92,7 @@ fn refuse_wrong_sides(bids: &StoredRecording, asks: &StoredRecording) -> Result<
         let SideStep { bid: Some(bid), ask: Some(ask) } = step else { return Ok(()) };
         common += 1;
         crossed += usize::from(ask.close < bid.close);
-        same += usize::from([bid.open, bid.high, bid.low, bid.close] == [ask.open, ask.high, ask.low, ask.close]);
+        same += usize::from(bid.prices() == ask.prices());
         Ok(())
     })?;
     if 2 * crossed > common {
