@@ -84,9 +84,8 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
     let mut cursors: Vec<Option<BarCursor<&StoredBars>>> = pieces.iter().map(|_| None).collect();
     let mut copies = vec![Copies::default(); pieces.len()];
     let mut whole = lines.place.sink(lines.base, lines.options.all_columns())?;
-    let may_be_unfinished =
-        |time: i64| are_own && pieces.iter().any(|piece| piece.summary.last_open_time == Some(time));
     let ends_with = |file: usize, time: i64| pieces[file].summary.last_open_time == Some(time);
+    let may_be_unfinished = |time: i64| are_own && (0..pieces.len()).any(|file| ends_with(file, time));
     let mut unfinished: Vec<(usize, i64)> = Vec::new();
     let mut taken: Option<(usize, Bar)> = None;
     // True if a file goes on after the bar that is taken.
