@@ -281,16 +281,15 @@ impl PrefixCheck {
         series.file().read_column(SeriesColumn::CloseTime(timeframe), old.clone(), &mut times)?;
         let mut values = vec![0.0; old.len() * width];
         series.read_bars(timeframe, std::slice::from_ref(&old), &mut values)?;
+        let (name, instrument) = (series.file().timeframes()[timeframe].name(), self.name(place));
         let is_same = |row: usize| {
             let own = row * width..(row + 1) * width;
-            let name = series.file().timeframes()[timeframe].name();
             times[row] == rows.close_time[row]
                 && (is_same_bits(&values[own.clone()], &rows.values[own])
                     || self.may_change(place, times[row])
-                    || self.kept.is_made_at_the_end(self.name(place), name, times[row]))
+                    || self.kept.is_made_at_the_end(instrument, name, times[row]))
         };
         Ok((0..old.len()).find(|&row| !is_same(row)).map(|row| {
-            let (name, instrument) = (series.file().timeframes()[timeframe].name(), self.name(place));
             let said = format!(
                 "/series/{name}/values: row {}, the {name} bar of {instrument} that closes at {}, would become another one",
                 old.start + row,
