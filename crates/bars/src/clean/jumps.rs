@@ -141,6 +141,11 @@ impl Jump {
         };
         (factor(told.from, told.to).ln() >= RANGES_MIN * typical_range(bars, place)).then_some(told)
     }
+
+    /// True if `warning` is of this jump. It may go on with the files on either side.
+    pub(crate) fn is_told_by(&self, warning: &str) -> bool {
+        warning.starts_with(&self.to_string())
+    }
 }
 
 fn factor(from: f64, to: f64) -> f64 {
