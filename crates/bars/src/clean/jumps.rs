@@ -23,7 +23,7 @@ const BARS_AROUND: usize = 20;
 const FACTOR_MIN: f64 = 1.4;
 /// The smallest factor that is reported although it is no ratio of a split.
 pub(crate) const UNNAMED_FACTOR_MIN: f64 = 1.5;
-/// The same of a pair of currencies.
+/// The smallest factor of a pair of currencies that is reported although it is no ratio of a split.
 pub(crate) const PAIR_FACTOR_MIN: f64 = 1.05;
 /// Longest time from a bar to the next in which a pair seldom moves by that factor.
 pub(crate) const PAIR_SPACING_MAX_NS: i64 = 31 * DAY_NS;
@@ -140,6 +140,11 @@ impl Jump {
             }
         };
         (factor(told.from, told.to).ln() >= RANGES_MIN * typical_range(bars, place)).then_some(told)
+    }
+
+    /// True if `warning` is of this jump. It may go on with the files on either side.
+    pub(crate) fn is_told_by(&self, warning: &str) -> bool {
+        warning.starts_with(&self.to_string())
     }
 }
 

@@ -20,7 +20,7 @@ use crate::parse::options::{ReadOptions, Repeats, StampedAt};
 use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
-use crate::parse::symbol::{is_name_of, pip_size_of};
+use crate::parse::symbol::{is_currency_pair, is_name_of};
 use crate::parse::symbol_column::{SymbolColumn, symbol_in};
 use crate::read::summary::LastBar;
 use crate::time::date_order::split_named_month;
@@ -37,9 +37,9 @@ const KNOWN_MAX: usize = 1 << 20;
 const PRICE_TOLERANCE: f64 = 1e-6;
 /// Largest factor between the closes of neighbouring bars of one instrument.
 const CLOSE_FACTOR_MAX: f64 = 10.0;
-/// The same of a pair of currencies.
+/// Largest factor between such closes of a pair of currencies where bars are shorter than a day.
 const PAIR_CLOSE_FACTOR_MAX: f64 = 1.05;
-/// The same of days and longer bars of a pair.
+/// Largest factor between such closes of a pair of currencies where bars are days or longer.
 const PAIR_DAYS_CLOSE_FACTOR_MAX: f64 = 1.1;
 
 /// Times and prices of the last bars that were known before.
@@ -78,7 +78,7 @@ impl KnownBar {
 
     /// True if `bar` has another price. Noise makes none.
     fn has_other_price(&self, bar: &Bar) -> bool {
-        let mut prices = [bar.open, bar.high, bar.low, bar.close].into_iter().zip(self.prices);
+        let mut prices = bar.prices().into_iter().zip(self.prices);
         prices.any(|(own, known)| is_other_price(own, known))
     }
 }
@@ -507,7 +507,7 @@ impl BarLines {
             self.finished = Some(bar.clone());
             return;
         }
-        let pairs = [bar.open, bar.high, bar.low, bar.close].into_iter().zip(self.known.0[place].prices);
+        let pairs = bar.prices().into_iter().zip(self.known.0[place].prices);
         let named = ["open", "high", "low", "close"].into_iter().zip(pairs);
         let mut unlike = named.filter(|(_, (own, known))| is_other_price(*own, *known));
         let Some((name, (own, known))) = unlike.next() else { return };
@@ -541,8 +541,7 @@ impl BarLines {
         if self.has_told_scale || factor <= PAIR_CLOSE_FACTOR_MAX {
             return;
         }
-        // Pairs of currencies alone have a usual pip.
-        let is_pair = self.options.symbol.as_deref().is_some_and(|symbol| pip_size_of(symbol).is_ok());
+        let is_pair = self.options.symbol.as_deref().is_some_and(is_currency_pair);
         let earlier = self.last.as_ref().map(|(open_time, _)| *open_time).or(self.known_until);
         let is_near = earlier.is_some_and(|earlier| bar.open_time - earlier <= PAIR_SPACING_MAX_NS);
         let factor_max = match is_pair && is_near {
