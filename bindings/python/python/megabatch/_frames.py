@@ -211,15 +211,14 @@ def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str] | None:
     show whether numbers of a field such as `stock` change from bar to bar, and they are no symbols."""
     keys = list(bar)
     sure, likely = _megabatch.symbol_columns([str(key) for key in keys])
-    for place in (*sure, *likely)[:1]:
-        value = bar[keys[place]]
-        if _is_missing(value):
-            return None
-        is_number = isinstance(value, (int, float, np.integer, np.floating))
-        is_feature = is_number and (place not in sure or float(value) % 1 != 0)
-        name = str(value).strip()
-        return None if is_feature or not name else (str(keys[place]), name)
-    return None
+    place = next(iter([*sure, *likely]), None)
+    if place is None or _is_missing(bar[keys[place]]):
+        return None
+    value = bar[keys[place]]
+    is_number = isinstance(value, (int, float, np.integer, np.floating))
+    is_feature = is_number and (place not in sure or float(value) % 1 != 0)
+    name = str(value).strip()
+    return None if is_feature or not name else (str(keys[place]), name)
 
 
 def is_in_other_case(name: str, symbol: str) -> bool:
