@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::limits::{self, succeed};
 use crate::session::Session;
@@ -69,10 +69,6 @@ fn resolved(session: &Session, packages: &[&str], options: &[&str]) -> Result<Fe
     let mut tree = cargo(&session.workspace.root, &["tree", "--locked", "--edges", "normal,build", "--prefix", "none"]);
     tree.args(["--format", "{p} [{f}]"]).args(options);
     tree.args(packages.iter().flat_map(|name| ["--package", name]));
-    let output = limits::output(&mut tree)?;
-    if !output.status.success() {
-        bail!("{tree:?} ended with {}", output.status);
-    }
-    let text = String::from_utf8(output.stdout).context("cargo tree writes UTF-8")?;
+    let text = String::from_utf8(limits::stdout(&mut tree)?).context("cargo tree writes UTF-8")?;
     Ok(text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).filter(|line| !line.is_empty()).collect())
 }

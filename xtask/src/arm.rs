@@ -198,18 +198,11 @@ fn kernels(workspace: &Workspace) -> Result<()> {
 
 /// Machine code of the test program that `build` makes, as `objdump` prints it.
 fn disassembly(build: &mut Command, objdump: &str) -> Result<String> {
-    let built = limits::output(build)?;
-    if !built.status.success() {
-        bail!("{build:?} ended with {}", built.status);
-    }
-    let program = test_program(&String::from_utf8_lossy(&built.stdout)).context("cargo names no test program")?;
+    let messages = limits::stdout(build)?;
+    let program = test_program(&String::from_utf8_lossy(&messages)).context("cargo names no test program")?;
     let mut disassemble = Command::new(objdump);
     disassemble.args(["--disassemble", "--demangle", "--no-show-raw-insn", &program]);
-    let listing = limits::output(&mut disassemble)?;
-    if !listing.status.success() {
-        bail!("{disassemble:?} ended with {}", listing.status);
-    }
-    Ok(String::from_utf8_lossy(&listing.stdout).into_owned())
+    Ok(String::from_utf8_lossy(&limits::stdout(&mut disassemble)?).into_owned())
 }
 
 /// Path of the program in Cargo's messages, a line of JSON each.

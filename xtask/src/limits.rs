@@ -32,6 +32,13 @@ pub(crate) fn output(command: &mut Command) -> Result<Output> {
     output_within(command, COMMAND_LIMIT)
 }
 
+/// Standard output of `command`; fails if it does, or if it takes longer than [`COMMAND_LIMIT`].
+pub(crate) fn stdout(command: &mut Command) -> Result<Vec<u8>> {
+    let Output { status, stdout, .. } = output(command)?;
+    require_success(command, status)?;
+    Ok(stdout)
+}
+
 fn succeed_within(command: &mut Command, limit: Duration) -> Result<()> {
     let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
     let status = wait(command, &mut child, limit)?;
@@ -115,6 +122,8 @@ mod tests {
         succeed(&mut shell("exit 0")).unwrap();
         assert!(succeed(&mut shell("exit 3")).unwrap_err().to_string().contains("exit status: 3"));
         assert!(succeed_without_limit(&mut shell("exit 3")).is_err());
+        assert_eq!(stdout(&mut shell("echo said")).unwrap(), b"said\n");
+        assert!(stdout(&mut shell("echo said; exit 3")).unwrap_err().to_string().contains("exit status: 3"));
         let output = output(&mut shell("echo said; exit 3")).unwrap();
         assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(3), &b"said\n"[..]));
         assert!(succeed(&mut Command::new("no-such-program")).is_err());

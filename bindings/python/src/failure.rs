@@ -1,5 +1,6 @@
 //! Errors of a run as Python's exceptions.
 
+use megabatch_run::text::ByteSize;
 use megabatch_run::{Error, Kind};
 use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
@@ -30,6 +31,13 @@ pub(crate) fn exception(py: Python<'_>, error: &Error) -> PyErr {
 /// An exception of `kind` that says `message`.
 pub(crate) fn kind_error(py: Python<'_>, kind: Kind, message: &str) -> PyErr {
     raised(py, class_name(kind), message, &[]).unwrap_or_else(|failure| failure)
+}
+
+/// Bytes of the amount `text`, which is the argument `name`.
+pub(crate) fn byte_size(py: Python<'_>, name: &str, text: &str) -> PyResult<usize> {
+    let parsed = text.parse::<ByteSize>();
+    let ByteSize(bytes) = parsed.map_err(|error| kind_error(py, Kind::Usage, &format!("{name}: {error}")))?;
+    Ok(bytes)
 }
 
 fn raised(py: Python<'_>, class: &str, message: &str, fields: &[(&'static str, serde_json::Value)]) -> PyResult<PyErr> {

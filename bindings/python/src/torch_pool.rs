@@ -3,14 +3,13 @@
 use std::path::PathBuf;
 
 use megabatch_run::Kind;
-use megabatch_run::text::ByteSize;
 use megabatch_torch_pool::{Callbacks, Error, PoolSettings, TorchMemory, install};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use serde_json::{Value, json};
 
 use crate::convert::{Facts, facts};
-use crate::failure::kind_error;
+use crate::failure::{byte_size, kind_error};
 
 /// The pool of this process.
 #[pyclass(frozen, module = "megabatch._megabatch")]
@@ -28,9 +27,7 @@ impl TorchPool {
             if text.trim() == "0" {
                 return Ok(0);
             }
-            let ByteSize(bytes) =
-                text.parse().map_err(|error| kind_error(py, Kind::Usage, &format!("{name}: {error}")))?;
-            Ok(bytes)
+            byte_size(py, name, &text)
         };
         let settings = PoolSettings {
             stitching,

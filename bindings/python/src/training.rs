@@ -9,14 +9,13 @@ use megabatch_run::export::{ExportRequest, NamedTensor, OnnxOptions};
 use megabatch_run::import::ImportRequest;
 use megabatch_run::plan::PlanRequest;
 use megabatch_run::predict::{InstrumentsOfSamples, PredictRequest, Predicted, SampleChoice};
-use megabatch_run::text::ByteSize;
 use megabatch_run::train::{BestValidation, Start, TrainRequest, Training};
 use megabatch_run::{ChangedData, CheckpointChoice, CommandReport, Instruments, Kind, Weights};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::convert::{Facts, Named, broken, bytes_of, dict, facts, index_bytes, serialized};
-use crate::failure::{OrRaise as _, kind_error};
+use crate::failure::{OrRaise as _, byte_size, kind_error};
 use crate::host::PythonHost;
 use crate::process;
 
@@ -98,10 +97,7 @@ pub(crate) fn plan<'py>(py: Python<'py>, job: Named<Job>, memory_bytes: Option<S
     let Named(job) = job;
     let settings = job.settings();
     let Job { data, device, max_steps, .. } = job;
-    let memory_bytes = memory_bytes.map(|text| text.parse::<ByteSize>()).transpose();
-    let memory_bytes = memory_bytes
-        .map_err(|error| kind_error(py, Kind::Usage, &format!("memory_bytes: {error}")))?
-        .map(|ByteSize(bytes)| bytes);
+    let memory_bytes = memory_bytes.map(|text| byte_size(py, "memory_bytes", &text)).transpose()?;
     let request = PlanRequest { settings, data, device, memory_bytes, max_steps, ranks: 1 };
     let host = PythonHost::new(None, None);
     let plan = host.run(py, |host| megabatch_run::plan::plan(&request, host))?.or_raise(py)?;

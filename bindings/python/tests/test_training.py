@@ -751,8 +751,10 @@ class Following(InFolder):
             with self.assertRaisesRegex(mb.DataError, "are followed"):
                 follower.push({**rows[0], "symbol": "AAPL"})
             self.assertEqual([one.time for one in map(follower.push, rows) if one], expected)
-        # A column of numbers that is called as symbols are is none.
-        self.assertEqual([one.time for one in run.follow({**row, "stock": 0.5} for row in rows)], expected)
+        # A column of numbers that is called as symbols are is none, and an empty symbol names none.
+        fields: tuple[dict[str, Any], ...] = ({"stock": 0.5}, {"stock": 7}, {"symbol": ""})
+        for field in fields:
+            self.assertEqual([one.time for one in run.follow({**row, **field} for row in rows)], expected, field)
         with self.assertLogs("megabatch", "WARNING") as logged:
             self.assertEqual([one.time for one in run.follow({**row, "symbol": "brk-b"} for row in rows)], expected)
         self.assertEqual(sum("those of brk-b are taken for those of BRK.B" in line for line in logged.output), 1)

@@ -99,7 +99,10 @@ impl Bars {
 
 /// Number of the first bars whose open times meet a condition that holds up to one bar and for none
 /// after it.
-pub(crate) fn partition_point(bars: &dyn BarSource, holds: impl Fn(i64) -> bool) -> Result<usize> {
+///
+/// # Errors
+/// As [`BarSource::read`].
+pub fn partition_point(bars: &dyn BarSource, holds: impl Fn(i64) -> bool) -> Result<usize> {
     let (mut low, mut high) = (0, bars.len());
     let mut time = Vec::with_capacity(1);
     while low < high {

@@ -211,6 +211,13 @@ impl Bars {
     }
 }
 
+impl Bar {
+    /// Open, high, low and close.
+    pub(crate) fn prices(&self) -> [f64; 4] {
+        [self.open, self.high, self.low, self.close]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

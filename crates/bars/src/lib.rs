@@ -18,7 +18,7 @@ mod ticks;
 mod time;
 mod unknown_name;
 
-pub use bar_source::BarSource;
+pub use bar_source::{BarSource, partition_point};
 pub use bars::{Bar, Bars};
 pub use clean::gap::{GapPolicy, Weekends};
 pub use clean::gaps::{Gap, GapCount, GapKind, Gaps};

@@ -174,7 +174,7 @@ where
         BarCursor::in_pieces(bars, PIECE_BARS)
     }
 
-    /// The same, which reads `piece_bars` bars at once.
+    /// A cursor that reads `piece_bars` bars at once.
     pub(crate) fn in_pieces(bars: S, piece_bars: usize) -> Self {
         let piece = Bars::with_capacity(bars.timeframe(), 0);
         BarCursor { bars, piece_bars, piece, next: 0, read: 0 }

@@ -169,7 +169,7 @@ impl StoredRecording {
     /// Takes the bars of a longer timeframe, which were read from files of their own.
     fn take_own(&mut self, bars: StoredBars, summary: ReadSummary) {
         // The shorter bars have their jumps too.
-        let is_jump = |warning: &String| summary.jumps.iter().any(|jump| warning.starts_with(&jump.to_string()));
+        let is_jump = |warning: &String| summary.jumps.iter().any(|jump| jump.is_told_by(warning));
         let others = summary.warnings.iter().filter(|warning| !is_jump(warning));
         self.summary.warnings.extend(others.map(|warning| format!("{}: {warning}", summary.base)));
         self.summary.own.push(OwnBars::unplaced(summary, self.bars.timeframe()));

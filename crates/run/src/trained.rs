@@ -428,7 +428,7 @@ pub(crate) fn require_meaning(folder: &RunFolder, path: &Path, found: &DataSchem
 pub(crate) fn weights_file(folder: &RunFolder, which: CheckpointChoice) -> Result<(u64, PathBuf)> {
     let all = Checkpoints::new(folder.checkpoints()).list()?;
     let Some((last_step, last)) = all.last().cloned() else {
-        let folds: Vec<RunFolder> = (0..).map(|fold| folder.fold(fold)).take_while(RunFolder::has_begun).collect();
+        let folds: Vec<RunFolder> = folder.begun_folds().collect();
         if let [first, others @ ..] = &folds[..] {
             let last = others.last().map_or_else(String::new, |last| {
                 format!(", or {}, the last, for the latest samples", last.root().display())

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import datetime
 import difflib
+import functools
 import os
 import re
 import urllib.parse
@@ -207,15 +208,24 @@ def name_in(frame: Any, symbol: str) -> str:
 
 
 def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The name of the field of a bar that tells the instrument, and its symbol, by the rules of columns."""
+    """The name of the field of a bar that tells the instrument, and its symbol, by the rules of columns. One bar does not
+    show whether numbers of a field such as `stock` change from bar to bar, and they are no symbols."""
     keys = list(bar)
-    sure, likely = _megabatch.symbol_columns([str(key) for key in keys])
-    for place in (*sure, *likely)[:1]:
-        value = bar[keys[place]]
-        is_feature = isinstance(value, (float, np.floating)) and value % 1 != 0
-        if not is_feature and not _is_missing(value):
-            return str(keys[place]), str(value).strip()
-    return None
+    sure, likely = _symbol_fields(tuple(str(key) for key in keys))
+    place = next(iter([*sure, *likely]), None)
+    if place is None or _is_missing(bar[keys[place]]):
+        return None
+    value = bar[keys[place]]
+    is_number = isinstance(value, (int, float, np.integer, np.floating))
+    is_feature = is_number and (place not in sure or float(value) % 1 != 0)
+    name = str(value).strip()
+    return None if is_feature or not name else (str(keys[place]), name)
+
+
+@functools.lru_cache(maxsize=16)
+def _symbol_fields(names: tuple[str, ...]) -> tuple[list[int], list[int]]:
+    """The fields of bars with these names that tell the instrument. Bars that are pushed have the same names each time."""
+    return _megabatch.symbol_columns(names)
 
 
 def is_in_other_case(name: str, symbol: str) -> bool:

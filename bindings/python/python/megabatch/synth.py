@@ -20,13 +20,13 @@ _LEAST = {"days": 1, "shares": 1, "samples": 1, "features": 1, "targets": 1, "se
 def _write(what: str, path: StrPath, numbers: Mapping[str, int], **options: Any) -> None:
     path = _arguments.require_path(path, "folder" if what == "shares" else "path", "the path to write to")
     whole = {name: _arguments.whole_number(number, name, _LEAST[name]) for name, number in numbers.items()}
-    if "shares" in whole or "samples" in whole:
-        whole["count"] = whole.pop("shares" if "shares" in whole else "samples")
+    # Shares and samples are counted by the argument that is called as they are.
+    count = whole.pop(what, 1)
     call = {
         "what": what,
         "path": path,
         "days": 0,
-        "count": 1,
+        "count": count,
         "seed": 0,
         "layout": "series",
         "timeframes": "M1:1",

@@ -1031,9 +1031,11 @@ class Follower:
     def _frame(self, frame: Any) -> Iterator[Forecast]:
         if not len(frame):
             return
-        symbol = None if self._symbol is None else _frames.name_in(frame, self._symbol)
-        if symbol is not None and self._symbol is not None and not _frames.is_in_other_case(symbol, self._symbol):
-            log.warning("the frame: rows of %s are taken for those of %s", symbol, self._symbol)
+        symbol = own = self._symbol
+        if own is not None:
+            symbol = _frames.name_in(frame, own)
+            if not _frames.is_in_other_case(symbol, own):
+                log.warning("the frame: rows of %s are taken for those of %s", symbol, own)
         by_symbol = list(_frames.by_symbol(frame, symbol, columns=None).values())
         if len(by_symbol) > 1:
             raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")

@@ -5,15 +5,15 @@
 //! a volatile market has none. It is a factor of at least 1.4, which trading seldom makes. And it
 //! is within three percent of the ratio of a split, or else, between a close and the next open, a
 //! factor of 1.5 that no ratio explains. Of a pair of currencies, a factor of 1.05 between a close
-//! and the next open is enough. Ratios below 3:2 are excluded: shares fall by a fifth on bad news
-//! too often for 5:4 to mean anything.
+//! and the next open is enough, unless more than a month lies between them. Ratios below 3:2 are
+//! excluded: shares fall by a fifth on bad news too often for 5:4 to mean anything.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use crate::bars::Bar;
 use crate::median::median;
-use crate::time::timestamp::display_utc;
+use crate::time::timestamp::{DAY_NS, display_utc};
 
 /// Least size of a jump, in typical ranges.
 const RANGES_MIN: f64 = 10.0;
@@ -23,8 +23,10 @@ const BARS_AROUND: usize = 20;
 const FACTOR_MIN: f64 = 1.4;
 /// The smallest factor that is reported although it is no ratio of a split.
 pub(crate) const UNNAMED_FACTOR_MIN: f64 = 1.5;
-/// The same of a pair of currencies.
+/// The smallest factor of a pair of currencies that is reported although it is no ratio of a split.
 pub(crate) const PAIR_FACTOR_MIN: f64 = 1.05;
+/// Longest time from a bar to the next in which a pair seldom moves by that factor.
+pub(crate) const PAIR_SPACING_MAX_NS: i64 = 31 * DAY_NS;
 /// Largest distance from the ratio, relative to it, at which a split share may open.
 const TOLERANCE: f64 = 0.03;
 /// Ratios of share splits; their inverses are reverse splits.
@@ -117,6 +119,8 @@ impl JumpWindow {
 impl Jump {
     fn into(bars: &VecDeque<Bar>, place: usize, unnamed_factor_min: f64) -> Option<Self> {
         let (previous, bar) = (&bars[place - 1], &bars[place]);
+        let is_near = bar.open_time - previous.open_time <= PAIR_SPACING_MAX_NS;
+        let unnamed_factor_min = if is_near { unnamed_factor_min } else { UNNAMED_FACTOR_MIN };
         let before = previous.close;
         let jump = |to: f64| {
             (factor(before, to) >= FACTOR_MIN.min(unnamed_factor_min)).then(|| Jump {
@@ -136,6 +140,11 @@ impl Jump {
             }
         };
         (factor(told.from, told.to).ln() >= RANGES_MIN * typical_range(bars, place)).then_some(told)
+    }
+
+    /// True if `warning` is of this jump. It may go on with the files on either side.
+    pub(crate) fn is_told_by(&self, warning: &str) -> bool {
+        warning.starts_with(&self.to_string())
     }
 }
 
@@ -241,6 +250,12 @@ mod tests {
             assert_eq!((all(&bars).len(), all_from(&bars, PAIR_FACTOR_MIN).len()), (0, expected), "{factor}");
         }
         assert_eq!(all_from(&bars_with(1.14, 0.06), PAIR_FACTOR_MIN).len(), 0);
+        // A pair moves that far in the months that files lack.
+        for (days, expected) in [(31, 1), (32, 0)] {
+            let mut bars = bars_with(1.14, 0.0005);
+            bars.open_time[40..].iter_mut().for_each(|time| *time += days * DAY_NS - 1);
+            assert_eq!(all_from(&bars, PAIR_FACTOR_MIN).len(), expected, "{days}");
+        }
     }
 
     #[test]

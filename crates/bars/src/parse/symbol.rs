@@ -196,6 +196,11 @@ pub fn pip_size_of(symbol: &str) -> Result<f64> {
     }
 }
 
+/// True if `symbol` is a pair of currencies: these alone have a usual pip.
+pub(crate) fn is_currency_pair(symbol: &str) -> bool {
+    pip_size_of(symbol).is_ok()
+}
+
 /// `EURUSD` of `EURUSD`, `EURUSD5` or `EURUSDM`, in upper case: a pair, at most one letter, and
 /// digits.
 fn pair_at_start(word: &str) -> Option<String> {

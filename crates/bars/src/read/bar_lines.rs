@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bars::{Bar, Bars};
 use crate::clean::fillers::FillerFinder;
+use crate::clean::jumps::PAIR_SPACING_MAX_NS;
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
@@ -19,7 +20,7 @@ use crate::parse::options::{ReadOptions, Repeats, StampedAt};
 use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
-use crate::parse::symbol::{is_name_of, pip_size_of};
+use crate::parse::symbol::{is_currency_pair, is_name_of};
 use crate::parse::symbol_column::{SymbolColumn, symbol_in};
 use crate::read::summary::LastBar;
 use crate::time::date_order::split_named_month;
@@ -36,8 +37,10 @@ const KNOWN_MAX: usize = 1 << 20;
 const PRICE_TOLERANCE: f64 = 1e-6;
 /// Largest factor between the closes of neighbouring bars of one instrument.
 const CLOSE_FACTOR_MAX: f64 = 10.0;
-/// The same of a pair of currencies.
+/// Largest factor between such closes of a pair of currencies where bars are shorter than a day.
 const PAIR_CLOSE_FACTOR_MAX: f64 = 1.05;
+/// Largest factor between such closes of a pair of currencies where bars are days or longer.
+const PAIR_DAYS_CLOSE_FACTOR_MAX: f64 = 1.1;
 
 /// Times and prices of the last bars that were known before.
 #[derive(Debug, Default)]
@@ -68,11 +71,15 @@ impl KnownBar {
     /// neither is a volume where none was known.
     fn is_continued_by(&self, later: &Bar) -> bool {
         let [open, high, low, close] = self.prices;
-        let mut prices = [later.open, later.high, later.low, later.close].into_iter().zip(self.prices);
-        let has_other_price = prices.any(|(own, known)| is_other_price(own, known));
         let has_more_volume = self.volume > 0.0 && self.volume < later.volume;
         let own = LastBar { open_time: self.open_time, open, high, low, close, volume: self.volume };
-        (has_other_price || has_more_volume) && own.is_continued_by(&LastBar::from(later))
+        (self.has_other_price(later) || has_more_volume) && own.is_continued_by(&LastBar::from(later))
+    }
+
+    /// True if `bar` has another price. Noise makes none.
+    fn has_other_price(&self, bar: &Bar) -> bool {
+        let mut prices = bar.prices().into_iter().zip(self.prices);
+        prices.any(|(own, known)| is_other_price(own, known))
     }
 }
 
@@ -229,6 +236,13 @@ impl BarLines {
     /// unfinished.
     pub fn take_finished_bar(&mut self) -> Option<Bar> {
         self.finished.take()
+    }
+
+    /// True if `bar`, from [`take_finished_bar`](Self::take_finished_bar), has the prices that were
+    /// known: its volume alone is more.
+    pub fn has_known_prices(&self, bar: &Bar) -> bool {
+        let known = self.known.0.last().filter(|known| known.open_time == bar.open_time);
+        known.is_some_and(|known| !known.has_other_price(bar))
     }
 
     /// Rows of bars that were known before.
@@ -493,7 +507,7 @@ impl BarLines {
             self.finished = Some(bar.clone());
             return;
         }
-        let pairs = [bar.open, bar.high, bar.low, bar.close].into_iter().zip(self.known.0[place].prices);
+        let pairs = bar.prices().into_iter().zip(self.known.0[place].prices);
         let named = ["open", "high", "low", "close"].into_iter().zip(pairs);
         let mut unlike = named.filter(|(_, (own, known))| is_other_price(*own, *known));
         let Some((name, (own, known))) = unlike.next() else { return };
@@ -527,9 +541,15 @@ impl BarLines {
         if self.has_told_scale || factor <= PAIR_CLOSE_FACTOR_MAX {
             return;
         }
-        // Pairs of currencies alone have a usual pip.
-        let is_pair = self.options.symbol.as_deref().is_some_and(|symbol| pip_size_of(symbol).is_ok());
-        if !is_pair && factor <= CLOSE_FACTOR_MAX {
+        let is_pair = self.options.symbol.as_deref().is_some_and(is_currency_pair);
+        let earlier = self.last.as_ref().map(|(open_time, _)| *open_time).or(self.known_until);
+        let is_near = earlier.is_some_and(|earlier| bar.open_time - earlier <= PAIR_SPACING_MAX_NS);
+        let factor_max = match is_pair && is_near {
+            true if self.base < Timeframe::D1 => PAIR_CLOSE_FACTOR_MAX,
+            true => PAIR_DAYS_CLOSE_FACTOR_MAX,
+            false => CLOSE_FACTOR_MAX,
+        };
+        if factor <= factor_max {
             return;
         }
         self.has_told_scale = true;

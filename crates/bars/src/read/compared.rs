@@ -78,7 +78,7 @@ impl ComparedFiles {
             let at = |time: i64| days.map_or(time, |zone| zone.utc_ns(time));
             match stretch.made_of(at(bar.open_time), at(bar.open_time + duration_ns))? {
                 None => compared.not_covered += 1,
-                Some(made) if is_same(made, [bar.open, bar.high, bar.low, bar.close]) => compared.same += 1,
+                Some(made) if is_same(made, bar.prices()) => compared.same += 1,
                 Some(_) => compared.different.add(bar.open_time),
             }
             Ok(())

@@ -84,9 +84,8 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
     let mut cursors: Vec<Option<BarCursor<&StoredBars>>> = pieces.iter().map(|_| None).collect();
     let mut copies = vec![Copies::default(); pieces.len()];
     let mut whole = lines.place.sink(lines.base, lines.options.all_columns())?;
-    let may_be_unfinished =
-        |time: i64| are_own && pieces.iter().any(|piece| piece.summary.last_open_time == Some(time));
     let ends_with = |file: usize, time: i64| pieces[file].summary.last_open_time == Some(time);
+    let may_be_unfinished = |time: i64| are_own && (0..pieces.len()).any(|file| ends_with(file, time));
     let mut unfinished: Vec<(usize, i64)> = Vec::new();
     let mut taken: Option<(usize, Bar)> = None;
     // True if a file goes on after the bar that is taken.
@@ -176,14 +175,12 @@ fn take_targets(bar: &mut Bar, other: &Bar, count: usize) -> bool {
 
 fn is_equal(one: &Bar, other: &Bar) -> bool {
     let numbers = |bar: &Bar| [bar.volume, bar.spread].map(f64::to_bits);
-    let prices = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close];
-    is_same(prices(one), prices(other)) && numbers(one) == numbers(other)
+    is_same(one.prices(), other.prices()) && numbers(one) == numbers(other)
 }
 
 /// The first field of `found`, of the file that is named later, that is another one in `first`.
 fn difference(found: &Bar, first: &Bar) -> BarDifference {
-    let prices = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close];
-    let have_same_prices = is_same(prices(found), prices(first));
+    let have_same_prices = is_same(found.prices(), first.prices());
     let numbers = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close, bar.volume];
     let pairs = numbers(found).into_iter().zip(numbers(first));
     let named = ["open", "high", "low", "close", "volume"].into_iter().zip(pairs);

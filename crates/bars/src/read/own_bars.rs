@@ -144,7 +144,7 @@ impl Placing<'_> {
     }
 
     fn put(&mut self, own: &Bar, made: &Bar) -> Result<()> {
-        let [prices, others] = [own, made].map(|bar| [bar.open, bar.high, bar.low, bar.close]);
+        let [prices, others] = [own, made].map(Bar::prices);
         let is_partial = self.first_open_time.is_some_and(|first| made.open_time < first);
         if !is_partial {
             self.distances.push((own.close - made.close).abs());

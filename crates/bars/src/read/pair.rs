@@ -50,12 +50,12 @@ impl SymbolRows {
         let (symbol, mut files) = (bids.symbol, bids.summary.files);
         files.extend(asks.summary.files);
         // Jumps of either side are found again in their mean.
-        let is_of_a_side = |warning: &String| {
-            !bids.summary.jumps.iter().chain(&asks.summary.jumps).any(|jump| warning.starts_with(&jump.to_string()))
+        let is_no_jump = |warning: &String| {
+            !bids.summary.jumps.iter().chain(&asks.summary.jumps).any(|jump| jump.is_told_by(warning))
         };
-        let mut warnings: Vec<String> = bids.summary.warnings.into_iter().filter(is_of_a_side).collect();
+        let mut warnings: Vec<String> = bids.summary.warnings.into_iter().filter(is_no_jump).collect();
         // Both sides share a clock, and doubts about it.
-        let ask_warnings: Vec<String> = asks.summary.warnings.into_iter().filter(is_of_a_side).collect();
+        let ask_warnings: Vec<String> = asks.summary.warnings.into_iter().filter(is_no_jump).collect();
         warnings.extend(ask_warnings.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>());
         let compared = [bids.summary.compared, asks.summary.compared].concat();
         let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
@@ -92,7 +92,7 @@ fn refuse_wrong_sides(bids: &StoredRecording, asks: &StoredRecording) -> Result<
         let SideStep { bid: Some(bid), ask: Some(ask) } = step else { return Ok(()) };
         common += 1;
         crossed += usize::from(ask.close < bid.close);
-        same += usize::from([bid.open, bid.high, bid.low, bid.close] == [ask.open, ask.high, ask.low, ask.close]);
+        same += usize::from(bid.prices() == ask.prices());
         Ok(())
     })?;
     if 2 * crossed > common {

@@ -4,7 +4,7 @@ use crate::bar_source::BarSource;
 use crate::clean::gaps::{FarBars, GapCounter, Gaps};
 use crate::clean::jumps::{Jump, JumpWindow, PAIR_FACTOR_MIN, UNNAMED_FACTOR_MIN};
 use crate::error::Result;
-use crate::parse::symbol::pip_size_of;
+use crate::parse::symbol::is_currency_pair;
 use crate::place::for_each_bar;
 use crate::read::summary::{BarCounts, LastBar};
 use crate::time::zone::Zone;
@@ -26,10 +26,9 @@ impl BarProfile {
         let duration_ns = bars.timeframe().duration_ns();
         let mut gaps = GapCounter::new(bars.timeframe(), clocks);
         let mut far = FarBars::new(bars.len());
-        // Pairs of currencies alone have a usual pip.
-        let mut jumps = JumpWindow::new(match pip_size_of(symbol) {
-            Ok(_) => PAIR_FACTOR_MIN,
-            Err(_) => UNNAMED_FACTOR_MIN,
+        let mut jumps = JumpWindow::new(match is_currency_pair(symbol) {
+            true => PAIR_FACTOR_MIN,
+            false => UNNAMED_FACTOR_MIN,
         });
         let mut counts = BarCounts::default();
         let (mut first, mut last) = (None, None);

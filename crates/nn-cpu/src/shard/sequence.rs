@@ -218,7 +218,7 @@ impl Sequence {
                 self.clock.stop_layer(start, l, Work::Projection);
                 let start = self.clock.start();
                 for t in block.clone() {
-                    self.recurrence_step(isa, l, weights, t, projections, scratch);
+                    self.step(isa, l, weights, t, projections, scratch);
                     match self.meet(l, t) {
                         BarrierOutcome::Complete => {}
                         BarrierOutcome::Abandoned => return,
@@ -227,7 +227,7 @@ impl Sequence {
                             if !self.projects_per_bar(l) {
                                 self.project_block(isa, l, weights, block.clone(), scratch);
                             }
-                            self.recurrence_step(isa, l, weights, t, projections, scratch);
+                            self.step(isa, l, weights, t, projections, scratch);
                         }
                     }
                     let (at, hidden) = (self.states_at(t + 1), self.layers[l].hidden.as_mut_slice());
@@ -260,38 +260,26 @@ impl Sequence {
         met
     }
 
-    /// Gates and states of layer `l` at step `t`, of the units that this thread computes.
-    fn recurrence_step(
+    /// Writes the projections of all windows at step `t` of the first layer to its gates, where
+    /// they are computed by bar.
+    pub(super) fn read_projections(
         &mut self,
-        isa: Isa,
-        l: usize,
-        weights: &LayerWeights,
         t: usize,
+        per_bar_gates: &Buffer<f32>,
         projections: &[&Projections],
-        scratch: &mut ShardScratch,
+        segment_gates: &mut Buffer<f32>,
     ) {
-        if self.projects_per_bar(l) && self.projected(l, t, &scratch.per_bar_gates, projections).is_none() {
-            let (from, to, panels) = (self.per_bar_at(), self.gates_at(t), self.dims.gate_panels());
-            let mut gates = to.view_mut(&mut self.layers[0].gates, &mut scratch.segment.gates);
-            match self.partition {
-                WindowPartition::Whole => {
-                    let ViewMut(gates, to) = gates;
-                    window_panels::read_step(
-                        &self.windows,
-                        t,
-                        panels,
-                        scratch.per_bar_gates.as_slice(),
-                        from,
-                        gates,
-                        to,
-                    );
-                }
-                WindowPartition::Group => {
-                    projections.iter().for_each(|part| part.read_step(&self.windows, t, panels, &mut gates));
-                }
+        let (from, to, panels) = (self.per_bar_at(), self.gates_at(t), self.dims.gate_panels());
+        let mut gates = to.view_mut(&mut self.layers[0].gates, segment_gates);
+        match self.partition {
+            WindowPartition::Whole => {
+                let ViewMut(gates, to) = gates;
+                window_panels::read_step(&self.windows, t, panels, per_bar_gates.as_slice(), from, gates, to);
+            }
+            WindowPartition::Group => {
+                projections.iter().for_each(|part| part.read_step(&self.windows, t, panels, &mut gates));
             }
         }
-        self.step(isa, l, weights, t, projections, scratch);
     }
 
     /// The projections of all windows at step `t` of layer `l`, where they are computed by bar and

@@ -135,6 +135,9 @@ impl Sequence {
         let (rows, hidden, own) = (self.windows.len(), self.dims.sizes.hidden, self.own_unit_panels());
         let (kind, panels) = (self.dims.sizes.cell, self.dims.gates_per_unit());
         let projected = self.projected(l, t, per_bar_gates, projections);
+        if projected.is_none() && self.projects_per_bar(l) {
+            self.read_projections(t, per_bar_gates, projections, &mut segment.gates);
+        }
         let (gates_at, cell_at, before) = (self.gates_at(t), self.cell_at(t), self.states_at(t));
         let (next_gates, next_cell, after) = (self.gates_at(t + 1), self.cell_at(t + 1), self.states_at(t + 1));
         let LayerMemory { gates, hidden: states, cell } = &mut self.layers[l];

@@ -32,8 +32,6 @@ pub(crate) struct KeptGraphs {
     attributes: Buffer<f32>,
     /// A.
     width: usize,
-    /// Nodes behind those of all graphs.
-    padding: usize,
 }
 
 impl KeptGraphs {
@@ -62,7 +60,6 @@ impl KeptGraphs {
             to: zeros(places)?,
             attributes: Buffer::zeros(scope, places * seen.attributes)?,
             width: seen.attributes,
-            padding,
         };
         let mut end = ListStart::default();
         let mut first = 0;
@@ -122,9 +119,9 @@ impl KeptGraphs {
             start = lens.behind(start);
         }
         graphs.push(GraphStart { index: 0, node: start.node, place: start.place });
-        let padding = nodes.saturating_sub(start.node as usize).min(self.padding) as u32;
+        let ListStart { node, place, edge } = self.graphs[self.graphs.len() - 1];
+        let padding = nodes.saturating_sub(start.node as usize).min(padding_nodes(node as usize)) as u32;
         if padding > 0 {
-            let ListStart { node, place, edge } = self.graphs[self.graphs.len() - 1];
             origins.push(Origin { node, place, edge, to_edge: start.edge });
             graphs.push(GraphStart { index: 0, node: start.node + padding, place: start.place });
         }

@@ -138,6 +138,16 @@ impl SeriesView<'_> {
             .try_for_each(|(series, timeframe)| series.check_segments(timeframe))
     }
 
+    /// End of a sample's window in timeframe `k`.
+    ///
+    /// # Errors
+    /// [`Error::SampleOutOfRange`] for a sample without an end.
+    pub fn window_end(&self, k: usize, sample: usize) -> Result<WindowEnd> {
+        let ends = self.timeframes[k].ends;
+        let &end = ends.get(sample).ok_or(Error::SampleOutOfRange { sample, len: ends.len() })?;
+        Ok(WindowEnd { sample, end })
+    }
+
     /// Row of the first bar of a sample's window in timeframe `k`.
     ///
     /// # Errors
@@ -146,8 +156,8 @@ impl SeriesView<'_> {
     /// [`Error::SampleOutOfRange`] for a sample without an end.
     pub fn window_start(&self, shape: &SampleShape, k: usize, sample: usize) -> Result<usize> {
         let (timeframe, series) = (&shape.timeframes[k], &self.timeframes[k]);
-        let &end = series.ends.get(sample).ok_or(Error::SampleOutOfRange { sample, len: series.ends.len() })?;
+        let window = self.window_end(k, sample)?;
         let span = SeriesSpan { bars: series.values.len() / timeframe.features, segment_starts: series.segment_starts };
-        span.window_start(timeframe, WindowEnd { sample, end })
+        span.window_start(timeframe, window)
     }
 }

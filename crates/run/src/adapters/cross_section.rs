@@ -5,7 +5,6 @@ use std::error::Error as StdError;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::likely_symbol;
 use megabatch_graph_cache::{GraphFile, StoredGraph};
 use megabatch_nn::batch::SeriesView;
 use megabatch_nn::graph::{GraphTargets, GraphView, Graphs, LabelSpan};
@@ -15,6 +14,7 @@ use rayon::prelude::*;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::edges::Edges;
+use super::graph_names::{absent_instruments, absent_text, places_of};
 use super::label_spans::LabelSpans;
 use super::samples::{DataFile, SourceSamples};
 use super::stored::EdgeFeatureSelection;
@@ -22,9 +22,6 @@ use super::verified::VerificationWatch;
 use crate::config::Config;
 use crate::error::{Context as _, Error, Result};
 use crate::host::Host;
-
-/// Number of names in a note.
-const NAMES_SHOWN: usize = 5;
 
 /// The samples of a data file by their times. A cross-section has every sample of its time, in the
 /// order of the instruments. It has the edges of the last graph known by then whose ends both have
@@ -369,43 +366,6 @@ fn fully_labelled(source: &SourceSamples, host: &Host<'_>) -> Result<Vec<bool>> 
     Ok(is_labelled)
 }
 
-/// The place of each instrument among the names of the graphs, if it has one; `None` if none has.
-fn places_of(instruments: &[String], names: &[String]) -> Option<Vec<Option<u32>>> {
-    let place: HashMap<&str, u32> = names.iter().map(String::as_str).zip(0..).collect();
-    let places: Vec<Option<u32>> = instruments.iter().map(|name| place.get(name.as_str()).copied()).collect();
-    places.iter().any(Option::is_some).then_some(places)
-}
-
-/// The instruments without a place among the names of the graphs, each with the name that may be
-/// another form of it.
-fn absent_instruments(
-    instruments: &[String],
-    places: &[Option<u32>],
-    names: &[String],
-) -> Vec<(String, Option<String>)> {
-    let absent = instruments.iter().zip(places).filter(|(_, place)| place.is_none());
-    absent.map(|(name, _)| (name.clone(), likely_symbol(name, names).map(str::to_owned))).collect()
-}
-
-/// End of a note that names instruments that no graph has.
-fn absent_text(absent: &[(String, Option<String>)]) -> String {
-    if absent.is_empty() {
-        return String::new();
-    }
-    let shown: Vec<&str> = absent.iter().take(NAMES_SHOWN).map(|(name, _)| name.as_str()).collect();
-    let more = match absent.len() - shown.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let mut text = format!("; no graph has {}{more}", shown.join(", "));
-    let renamed = absent.iter().filter_map(|(name, other)| Some(format!("{} for {name}", other.as_deref()?)));
-    let renamed: Vec<String> = renamed.take(NAMES_SHOWN).collect();
-    if !renamed.is_empty() {
-        text += &format!("; the graph has {}: build it from files of the same names", renamed.join(", "));
-    }
-    text
-}
-
 /// The edges of a graph between the nodes `rows`, with their attributes, and the number of rows
 /// that are not in the graph. A node of the result is its place in `rows`.
 fn restrict(graph: &StoredGraph<'_>, attributes: &[f32], rows: &[Option<u32>]) -> Result<(Edges, usize)> {
@@ -597,22 +557,6 @@ mod tests {
         let notes = sections.notes();
         assert!(notes[0].contains("2 of 12 samples are of instruments that"), "{notes:?}");
         assert!(notes[0].ends_with("they have no neighbours; no graph has C"), "{notes:?}");
-    }
-
-    /// BRK.B trained without neighbours beside a graph that has BRK-B, and no name was told.
-    #[test]
-    fn instruments_that_the_graphs_name_in_another_way_are_told() {
-        let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
-        let instruments = names(&["AAPL", "BRK.B", "XOM"]);
-        let graph = names(&["AAPL", "BRK-B"]);
-        let places = places_of(&instruments, &graph).unwrap();
-        let text = absent_text(&absent_instruments(&instruments, &places, &graph));
-        let told = "; the graph has BRK-B for BRK.B: build it from files of the same names";
-        assert_eq!(text, format!("; no graph has BRK.B, XOM{told}"));
-
-        let many: Vec<(String, Option<String>)> = (0..7).map(|place| (format!("S{place}"), None)).collect();
-        assert_eq!(absent_text(&many), "; no graph has S0, S1, S2, S3, S4 and 2 more");
-        assert_eq!(absent_text(&[]), "");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::Recipe;
-use super::provenance::{KeptScaler, LAST_OPEN_TIME, LISTS, instrument, listed};
+use super::provenance::{KeptScaler, LAST_OPEN_TIME, LISTS, instrument, listed, symbols_in};
 use super::source_files::SourceFiles;
 use crate::adapters::series::scalers_of;
 use crate::error::{Error, Result};
@@ -136,10 +136,6 @@ impl ExistingSeries {
             self.path().display()
         )))
     }
-}
-
-fn symbols_in(provenance: &Value, list: &str) -> Vec<String> {
-    listed(provenance, list).filter_map(|instrument| instrument["symbol"].as_str().map(str::to_owned)).collect()
 }
 
 /// Rows of one instrument in both series.
@@ -285,16 +281,15 @@ impl PrefixCheck {
         series.file().read_column(SeriesColumn::CloseTime(timeframe), old.clone(), &mut times)?;
         let mut values = vec![0.0; old.len() * width];
         series.read_bars(timeframe, std::slice::from_ref(&old), &mut values)?;
+        let (name, instrument) = (series.file().timeframes()[timeframe].name(), self.name(place));
         let is_same = |row: usize| {
             let own = row * width..(row + 1) * width;
-            let name = series.file().timeframes()[timeframe].name();
             times[row] == rows.close_time[row]
                 && (is_same_bits(&values[own.clone()], &rows.values[own])
                     || self.may_change(place, times[row])
-                    || self.kept.is_made_at_the_end(self.name(place), name, times[row]))
+                    || self.kept.is_made_at_the_end(instrument, name, times[row]))
         };
         Ok((0..old.len()).find(|&row| !is_same(row)).map(|row| {
-            let (name, instrument) = (series.file().timeframes()[timeframe].name(), self.name(place));
             let said = format!(
                 "/series/{name}/values: row {}, the {name} bar of {instrument} that closes at {}, would become another one",
                 old.start + row,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use megabatch_bars::{
     BarSource as _, Bars, FileSummary, LastBar, ReadSummary, Recording, RowError, SpooledBars, Timeframe,
-    listed as listed_names,
+    listed as listed_names, partition_point,
 };
 use serde_json::Value;
 
@@ -77,20 +77,12 @@ pub(super) fn continued_bars(
 
 /// The first bar that opens at `open_time` or later.
 fn bar_from(bars: &SpooledBars, open_time: i64) -> Result<Option<LastBar>> {
-    let (mut low, mut high, mut times) = (0, bars.len(), Vec::new());
-    while low < high {
-        let middle = low + (high - low) / 2;
-        bars.read_open_times(middle..middle + 1, &mut times)?;
-        match times[0] < open_time {
-            true => low = middle + 1,
-            false => high = middle,
-        }
-    }
-    if low == bars.len() {
+    let place = partition_point(bars, |own| own < open_time)?;
+    if place == bars.len() {
         return Ok(None);
     }
     let mut one = Bars::with_capacity(bars.timeframe(), 1);
-    bars.read(low..low + 1, &mut one)?;
+    bars.read(place..place + 1, &mut one)?;
     Ok(Some(LastBar::from(&one.bar(0))))
 }
 

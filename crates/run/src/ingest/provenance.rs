@@ -96,17 +96,23 @@ pub(crate) fn listed<'a>(part: &'a Value, name: &str) -> impl Iterator<Item = &'
 
 /// The files of a provenance, including those of longer timeframes.
 pub(crate) fn recorded_files(provenance: &Value) -> impl Iterator<Item = &Value> {
-    let instruments = LISTS.into_iter().flat_map(|list| listed(provenance, list));
-    let owners = instruments.flat_map(|instrument| {
-        let longer = LONGER_LISTS.into_iter().flat_map(move |list| listed(instrument, list));
-        std::iter::once(instrument).chain(longer)
-    });
-    owners.flat_map(|owner| listed(owner, "files"))
+    LISTS.into_iter().flat_map(|list| listed(provenance, list)).flat_map(files_of_instrument)
+}
+
+/// The files of an instrument in a provenance, including those of longer timeframes.
+pub(crate) fn files_of_instrument(instrument: &Value) -> impl Iterator<Item = &Value> {
+    let longer = LONGER_LISTS.into_iter().flat_map(move |list| listed(instrument, list));
+    std::iter::once(instrument).chain(longer).flat_map(|owner| listed(owner, "files"))
 }
 
 /// The provenance of the instrument `symbol`.
 pub(crate) fn instrument<'a>(provenance: &'a Value, symbol: &str) -> Option<&'a Value> {
     listed(provenance, LISTS[0]).find(|instrument| instrument["symbol"] == symbol)
+}
+
+/// The symbols of the instruments in the list `name` of a provenance.
+pub(super) fn symbols_in(provenance: &Value, name: &str) -> Vec<String> {
+    listed(provenance, name).filter_map(|instrument| instrument["symbol"].as_str().map(str::to_owned)).collect()
 }
 
 /// Fingerprints of files, some of them known.

@@ -25,6 +25,7 @@ use megabatch_gpu_core::Device;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::ingest::provenance::{LISTS, symbols_in};
 use crate::text::{DAY_NS, Duration};
 
 pub use lists::{ContextFile, FeatureList, PipSizes, column_name, symbol_name};
@@ -354,8 +355,7 @@ impl Recipe {
     /// A data error for a file that `ingest` did not write.
     pub fn symbols(path: &Path) -> Result<Vec<String>> {
         let (provenance, _) = Recipe::as_written(path)?;
-        let instruments = provenance["instruments"].as_array().into_iter().flatten();
-        Ok(instruments.filter_map(|instrument| instrument["symbol"].as_str().map(str::to_owned)).collect())
+        Ok(symbols_in(&provenance, LISTS[0]))
     }
 
     /// The account of its bars in the series file at `path`, and the recipe in it.
@@ -363,7 +363,8 @@ impl Recipe {
         Recipe::recorded(path, source_attribute(path)?.as_ref())
     }
 
-    /// The same with the paths that were recorded, wherever the files are now.
+    /// The account of its bars in the series file at `path`, and the recipe in it, with the paths
+    /// that were recorded, wherever the files are now.
     pub(super) fn as_written(path: &Path) -> Result<(Value, Self)> {
         Recipe::parsed(path, source_attribute(path)?.as_ref())
     }

@@ -12,7 +12,7 @@ use super::comparison::{KnownColumns, not_what_its_bars_give};
 use crate::error::{Error, Result};
 use crate::ingest::Recipe;
 use crate::ingest::provenance::{
-    CONTEXT_LIST, LAST_BAR, LAST_OPEN_TIME, LISTS, LONGER_LISTS, fingerprint, listed, recorded_files,
+    CONTEXT_LIST, LAST_BAR, LAST_OPEN_TIME, LISTS, LONGER_LISTS, files_of_instrument, fingerprint, recorded_files,
 };
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
@@ -130,10 +130,7 @@ impl<'a> Provenance<'a> {
 
 /// Takes the warnings from `instrument` that name one of its files.
 fn forget_warnings_with_files(instrument: &mut Value) {
-    let owner = &*instrument;
-    let longer = LONGER_LISTS.into_iter().flat_map(move |list| listed(owner, list));
-    let owners = std::iter::once(owner).chain(longer);
-    let paths = owners.flat_map(|owner| listed(owner, "files")).filter_map(|file| file["file"].as_str());
+    let paths = files_of_instrument(instrument).filter_map(|file| file["file"].as_str());
     let names = paths.filter_map(|path| Path::new(path).file_name()?.to_str());
     let names: Vec<String> = names.map(str::to_owned).collect();
     if let Some(warnings) = instrument["warnings"].as_array_mut() {

@@ -69,8 +69,7 @@ fn files(run: &RunFolder) -> Vec<PathBuf> {
 
 /// The error of a run without snapshots, which names the folds that have some.
 fn without_snapshot(run: &RunFolder) -> Error {
-    let folds = (0..).map(|fold| run.fold(fold)).take_while(RunFolder::has_begun);
-    let with_files = folds.filter(|fold| !files(fold).is_empty());
+    let with_files = run.begun_folds().filter(|fold| !files(fold).is_empty());
     let folds: Vec<String> = with_files.map(|fold| fold.root().display().to_string()).collect();
     let path = run.root().display();
     if folds.is_empty() {

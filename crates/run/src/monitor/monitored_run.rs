@@ -85,8 +85,8 @@ impl MonitoredRun {
 
     /// Goes on to the last fold that has begun.
     fn find_fold(&mut self) {
-        let folds = (1..).map(|n| (n, self.root.fold(n - 1))).take_while(|(_, fold)| fold.has_begun());
-        let Some((number, last)) = folds.last().filter(|(number, _)| *number != self.fold) else { return };
+        let last = (1_usize..).zip(self.root.begun_folds()).last();
+        let Some((number, last)) = last.filter(|(number, _)| *number != self.fold) else { return };
         self.fold = number;
         self.name = last.root().display().to_string();
         self.follower = LogFollower::new(last.metrics_file());

@@ -24,7 +24,7 @@ use crate::adapters::purge_basis::purge_basis;
 use crate::config::SettingSources;
 use crate::error::Result;
 use crate::host::Host;
-use crate::setup::folds::require_splits;
+use crate::setup::splits::require_splits;
 use crate::setup::{Intent, Request, TrainingSetup};
 use crate::text::number::grouped;
 use crate::text::{plural, utc};

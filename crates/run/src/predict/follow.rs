@@ -119,8 +119,7 @@ fn require_own_name(
         BarSource::File { path, .. } => *path,
         BarSource::Lines { name, .. } => Path::new(*name),
     };
-    let is_other = |pair: &String| likely_symbol(pair, std::slice::from_ref(symbol)).is_none();
-    let Some(pair) = named_pair(name).filter(is_other) else { return Ok(()) };
+    let Some(pair) = named_pair(name).filter(|pair| !is_of_pair(symbol, pair)) else { return Ok(()) };
     if request.symbol.is_some() {
         host.observer.note(&format!(
             "warning: {} is named after {pair}, and its bars are taken for those of {symbol}",
@@ -133,6 +132,11 @@ fn require_own_name(
         name.display(),
         subject.data.display()
     )))
+}
+
+/// True if `symbol` is the `pair` in any form, a broker's ending among them.
+fn is_of_pair(symbol: &str, pair: &str) -> bool {
+    likely_symbol(pair, &[symbol.to_owned()]).is_some() || named_pair(Path::new(symbol)).as_deref() == Some(pair)
 }
 
 /// The last bar of the history, where the file at `path` has more of it. `lines` reads the file;
@@ -258,11 +262,16 @@ impl Stream<'_, '_> {
                 bars => bars?,
             };
             if let Some(bar) = self.lines.take_finished_bar() {
-                return Err(Error::data(format!(
-                    "{}: the last bar before, which opens at {}, was unfinished, and these bars have more of it: append the finished bar to the data first",
-                    tail.name().display(),
-                    utc(bar.open_time)
-                )));
+                let (name, opens) = (tail.name().display(), utc(bar.open_time));
+                // Vendors correct volumes of bars that were finished.
+                if !self.lines.has_known_prices(&bar) {
+                    return Err(Error::data(format!(
+                        "{name}: the last bar before, which opens at {opens}, was unfinished, and these bars have more of it: append the finished bar to the data first"
+                    )));
+                }
+                host.observer.note(&format!(
+                    "note: {name}: the last bar before, which opens at {opens}, has more volume in these bars; the one of before counts"
+                ));
             }
             for warning in self.lines.take_warnings() {
                 host.observer.note(&format!("warning: {warning}"));
@@ -352,4 +361,24 @@ fn report(
         },
     });
     CommandReport::new(text, &json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file named after EURUSD was refused for EURUSD.pro.
+    #[test]
+    fn a_pair_with_an_ending_is_that_pair() {
+        for (symbol, expected) in [
+            ("EURUSD", true),
+            ("eur/usd", true),
+            ("EURUSD.pro", true),
+            ("EURUSD_ecn", true),
+            ("GBPUSD.pro", false),
+            ("BARS", false),
+        ] {
+            assert_eq!(is_of_pair(symbol, "EURUSD"), expected, "{symbol}");
+        }
+    }
 }

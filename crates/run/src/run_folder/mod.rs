@@ -150,6 +150,11 @@ impl RunFolder {
         RunFolder { root: self.root.join(format!("fold-{}", fold + 1)), is_fold: true }
     }
 
+    /// The folders of the folds of this run that have begun, in order; none for a run of one model.
+    pub(crate) fn begun_folds(&self) -> impl Iterator<Item = RunFolder> {
+        (0..).map(|fold| self.fold(fold)).take_while(RunFolder::has_begun)
+    }
+
     /// The folder of the fold before this one, whether it is there or not; `None` for the first
     /// fold, and for a run of one model.
     pub(crate) fn fold_before(&self) -> Option<RunFolder> {

@@ -2,9 +2,9 @@
 
 pub(crate) mod cache;
 pub(crate) mod computing;
-pub(crate) mod folds;
 mod gpu_memory;
 pub(crate) mod settings;
+pub(crate) mod splits;
 
 use std::path::{Path, PathBuf};
 
@@ -30,7 +30,6 @@ use crate::config::{self, Config, IneffectiveSetting, RunTraits};
 use crate::error::{Error, Kind, Result};
 use crate::host::Host;
 use crate::text::bytes;
-use crate::unit_names::UnitNames;
 use computing::{Computing, DeviceRequest, RequestedGpu};
 use gpu_memory::{GPU_NEEDS_SERIES, hold_for_gpu};
 use settings::{check_classes, check_precision, data_choose_order, targets_choose_temperature, training_config};
@@ -436,48 +435,6 @@ fn settle_temperature(config: &mut Config, device: &Device, train: Selection<'_>
     let rounded: f64 = format!("{deviation:.2e}").parse().expect("a number as it is written");
     config.set_number(&config::training::RANK_TEMPERATURE, rounded);
     Ok(Some(rounded))
-}
-
-/// Refuses parts of `split` without a known target, which would fail only after an epoch or at the
-/// end of the run. It checks each part, and the samples that errors are estimated from.
-///
-/// # Errors
-/// A data failure that names the part.
-pub(crate) fn require_known_targets(setup: &TrainingSetup, split: &Split) -> Result<()> {
-    let data = &setup.data;
-    let Split { train, validation, test, .. } = split;
-    let parts = [("training", "train on", train), ("validation", "validate", validation), ("test", "test", test)];
-    let (path, unit) = (data.path().display(), UnitNames::for_data(data).unit);
-    for (part, purpose, units) in parts {
-        if !units.is_empty() && !data.any_target_known(units)? {
-            return Err(Error::data(format!(
-                "{path}: none of the targets of the {} {unit}s to {purpose} is known, so that {part} has no loss; change data.split, or give \
-                 data whose targets are known there",
-                units.len(),
-            )));
-        }
-    }
-    let unseen = if test.is_empty() { validation } else { test };
-    let estimates = [
-        (
-            "validate",
-            validation,
-            setup.training.draw(validation, setup.training.validation_samples),
-            "validation_samples",
-        ),
-        ("test", unseen, setup.draw_for_errors(unseen, setup.planned_steps())?, "test_samples"),
-    ];
-    for (purpose, units, drawn, setting) in estimates {
-        if drawn.is_estimate() && !data.any_target_known(&drawn.samples)? {
-            return Err(Error::data(format!(
-                "{path}: none of the targets of the {} {unit}s that are taken, evenly spaced, of the {} to {purpose} is known; set \
-                 training.{setting}=all, or another number",
-                drawn.samples.len(),
-                units.len(),
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Memory of everything but the data, and the facts of the data that chunks depend on.

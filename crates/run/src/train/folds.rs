@@ -13,7 +13,7 @@ use crate::host::{Host, Milestone};
 use crate::plan::Plan;
 use crate::report::folds_page;
 use crate::run_folder::RunFolder;
-use crate::setup::folds::require_splits;
+use crate::setup::splits::require_splits;
 use crate::setup::{Intent, Request, TrainingSetup};
 use crate::trained::own_data_path;
 

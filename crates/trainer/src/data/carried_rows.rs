@@ -55,7 +55,8 @@ impl<'a> SlicedSeries<'a> {
         Ok(SlicedSeries { shape, storage })
     }
 
-    fn span(&self, k: usize) -> SeriesSpan<'_> {
+    /// The bars of timeframe `k`, without their values.
+    pub(crate) fn span(&self, k: usize) -> SeriesSpan<'_> {
         match &self.storage {
             BarStorage::Memory(series) => SeriesSpan {
                 bars: series.timeframes[k].values.len() / self.shape.timeframes[k].features,
@@ -65,26 +66,50 @@ impl<'a> SlicedSeries<'a> {
         }
     }
 
+    /// Calls `each` with the end of each sample's window in timeframe `k`.
+    ///
+    /// # Errors
+    /// As [`SeriesView::window_end`]; [`Error::Gather`]; the first of `each`.
+    pub(crate) fn each_end(
+        &self,
+        k: usize,
+        indices: &SampleRanges,
+        mut each: impl FnMut(WindowEnd) -> Result<()>,
+    ) -> Result<()> {
+        match &self.storage {
+            BarStorage::Memory(series) => {
+                for sample in indices.iter() {
+                    each(series.window_end(k, sample)?)?;
+                }
+            }
+            BarStorage::File(series) => {
+                let mut ends = vec![0; ENDS_AT_ONCE.min(indices.len())];
+                for part in indices.chunks(ENDS_AT_ONCE) {
+                    let part: Vec<usize> = part.iter().collect();
+                    let (ends, count) = (&mut ends[..part.len()], part.len());
+                    let (first, last) = (part.iter().copied().min(), part.iter().copied().max());
+                    let (first, last) = first.zip(last).expect("chunks are not empty");
+                    let failed = |source| Error::Gather { first, last, count, source };
+                    series.read_window_ends(k, &part, ends).map_err(failed)?;
+                    for (&sample, &end) in part.iter().zip(&*ends) {
+                        each(WindowEnd { sample, end })?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Calls `each` with the row of the first bar of each sample's window in timeframe `k`.
     ///
     /// # Errors
     /// As [`SeriesView::window_start`]; [`Error::Gather`].
     fn each_start(&self, k: usize, indices: &SampleRanges, mut each: impl FnMut(usize)) -> Result<()> {
-        match &self.storage {
-            BarStorage::Memory(series) => {
-                for sample in indices.iter() {
-                    each(series.window_start(self.shape, k, sample)?);
-                }
-            }
-            BarStorage::File(series) => {
-                let (span, timeframe) = (self.span(k), &self.shape.timeframes[k]);
-                each_window_end(*series, k, indices, |window| {
-                    each(span.window_start(timeframe, window)?);
-                    Ok(())
-                })?;
-            }
-        }
-        Ok(())
+        let (span, timeframe) = (self.span(k), &self.shape.timeframes[k]);
+        self.each_end(k, indices, |window| {
+            each(span.window_start(timeframe, window)?);
+            Ok(())
+        })
     }
 
     /// The bars whose states are carried to windows of `indices`, by timeframe, ascending.
@@ -114,31 +139,6 @@ impl<'a> SlicedSeries<'a> {
         };
         (0..self.shape.timeframes.len()).map(timeframe_rows).collect()
     }
-}
-
-/// Calls `each` with the end of the window of each of `indices` in timeframe `k` of `series`.
-///
-/// # Errors
-/// [`Error::Gather`], and the first of `each`.
-pub(crate) fn each_window_end(
-    series: &dyn StreamedSeries,
-    k: usize,
-    indices: &SampleRanges,
-    mut each: impl FnMut(WindowEnd) -> Result<()>,
-) -> Result<()> {
-    let mut ends = vec![0; ENDS_AT_ONCE.min(indices.len())];
-    for part in indices.chunks(ENDS_AT_ONCE) {
-        let part: Vec<usize> = part.iter().collect();
-        let (ends, count) = (&mut ends[..part.len()], part.len());
-        let (first, last) = (part.iter().copied().min(), part.iter().copied().max());
-        let (first, last) = first.zip(last).expect("chunks are not empty");
-        let failed = |source| Error::Gather { first, last, count, source };
-        series.read_window_ends(k, &part, ends).map_err(failed)?;
-        for (&sample, &end) in part.iter().zip(&*ends) {
-            each(WindowEnd { sample, end })?;
-        }
-    }
-    Ok(())
 }
 
 impl SegmentBars for SlicedSeries<'_> {

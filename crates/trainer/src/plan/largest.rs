@@ -13,12 +13,12 @@ use megabatch_order::{LastBatch, Rank};
 
 use super::runs::{MostRuns, Pieces};
 use crate::config::Config;
-use crate::data::carried_rows::each_window_end;
+use crate::data::carried_rows::SlicedSeries;
 use crate::data::kept_windows::{can_keep_graphs, can_keep_windows, windows_in_chunk};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series};
 use crate::data::schedule::Schedule;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::evaluate::shared::own_part;
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ pub(crate) struct RankShare {
 }
 
 impl RankShare {
-    /// Whole batches.
+    /// The share of a run that is alone: whole batches.
     fn whole(config: &Config, train: &SampleRanges, validation: &SampleRanges) -> Self {
         RankShare {
             learnt: sizes_of_training(config, train.len()),
@@ -44,7 +44,7 @@ impl RankShare {
     /// The shares of `ranks`, each once; whole batches of one, and of graphs and dense training.
     ///
     /// # Errors
-    /// [`Error::NothingLeft`] for too few samples of several ranks.
+    /// [`Error::NothingLeft`](crate::Error::NothingLeft) for too few samples of several ranks.
     pub(crate) fn distinct(
         config: &Config,
         train: &SampleRanges,
@@ -104,7 +104,7 @@ pub(super) fn largest_share(
     Ok(LargestBatch { is_weighted, ..largest_windows(config, samples, train, validation, share)? })
 }
 
-/// The same but for the weights of samples.
+/// Bound of these batches without the weights of samples.
 fn largest_windows(
     config: &Config,
     samples: &dyn Samples,
@@ -112,67 +112,52 @@ fn largest_windows(
     validation: &SampleRanges,
     share: RankShare,
 ) -> Result<LargestBatch> {
-    let (shape, steps) = (samples.shape(), steps_of(samples));
+    let (shape, steps, runs) = (samples.shape(), steps_of(samples), config.purpose().runs());
     if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
         return largest_batch_of_graphs(config, samples, graphs, train, validation);
     }
-    let sizes_learnt = match config.purpose().runs() {
+    let sizes_learnt = match runs {
         Some(runs) => sizes_in_runs(config, runs, train.len()),
         None => share.learnt,
     };
+    let (pieces, resident) = (Pieces::new(config, train.len()), resident_series(samples));
+    if let (Some(runs), Some(view)) = (runs, &resident) {
+        view.check(shape)?;
+        return Ok(largest_batch_of_runs(runs, shape, view, train, pieces, sizes_learnt));
+    }
     let most_learnt = sizes_learnt.iter().copied().max().unwrap_or(0);
     let sizes = distinct_sizes([sizes_learnt.clone(), share.validated].concat());
     let largest = sizes.iter().copied().max().unwrap_or(0);
-    let rest = LargestBatch { shares_bars: shares_bars(samples), ..LargestBatch::default() };
-    let pieces = Pieces::new(config, train.len());
-    // Most of the run's batches in a timeframe, from the most of so many consecutive samples.
-    let most_covered = |steps: usize, rows: usize, most: &dyn Fn(&SampleRanges, usize) -> Result<Covered>| {
+    // Dense training on a GPU is that of series in memory.
+    let sliced = match shares_bars(samples) && runs.is_none() {
+        true => Some(SlicedSeries::new(samples)?),
+        false => None,
+    };
+    let covered_in = |(k, &steps): (usize, &usize)| -> Result<Covered> {
+        let Some(series) = &sliced else { return Ok(Covered { windows: largest, bars: largest * steps }) };
+        let most = |list: &SampleRanges, len: usize| -> Result<Covered> {
+            let mut most = MostCovered::new(steps, len);
+            series.each_end(k, list, |window| {
+                most.push(window.end);
+                Ok(())
+            })?;
+            Ok(most.most)
+        };
         // A rank's share is a part of a batch: of as many pieces at most, which may be shorter.
         let in_training = most(train, pieces.len.min(most_learnt))?.times(pieces.count);
         let in_validation = most(validation, config.batch_size)?;
-        Ok::<_, Error>(Covered {
+        let rows = series.span(k).bars;
+        Ok(Covered {
             windows: in_training.windows.max(in_validation.windows).min(largest).min(rows),
             bars: in_training.bars.max(in_validation.bars).min(largest * steps).min(rows),
         })
     };
-    let Some(view) = resident_series(samples) else {
-        // Dense training on a GPU is that of series in memory.
-        let in_file = samples.streamed_series().filter(|_| config.purpose().runs().is_none());
-        let covered_in = |(k, &steps): (usize, &usize)| {
-            let Some(series) = in_file else { return Ok(Covered { windows: largest, bars: largest * steps }) };
-            let most = |list: &SampleRanges, len: usize| -> Result<Covered> {
-                let mut most = MostCovered::new(steps, len);
-                each_window_end(series, k, list, |window| {
-                    most.push(window.end);
-                    Ok(())
-                })?;
-                Ok(most.most)
-            };
-            most_covered(steps, series.bars(k), &most)
-        };
-        let covered = steps.iter().enumerate().map(covered_in).collect::<Result<Vec<Covered>>>()?;
-        let (windows, bars) = covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
-        let kept_windows = kept_windows(config, samples);
-        let chunk_windows = windows_in_chunk(config, samples).unwrap_or(0);
-        return Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, kept_windows, chunk_windows, ..rest });
-    };
-    view.check(shape)?;
-    if let Some(runs) = config.purpose().runs() {
-        return Ok(largest_batch_of_runs(runs, shape, &view, train, pieces, sizes_learnt));
-    }
-    let (mut windows, mut bars, mut all) = (Vec::new(), Vec::new(), Vec::new());
-    for (series, timeframe) in view.timeframes.iter().zip(&shape.timeframes) {
-        let rows = series.values.len() / timeframe.features.max(1);
-        let most = |list: &SampleRanges, len: usize| -> Result<Covered> {
-            Ok(Covered::most(list.iter().map(|sample| series.ends[sample]), timeframe.steps, len))
-        };
-        let covered = most_covered(timeframe.steps, rows, &most)?;
-        windows.push(covered.windows);
-        bars.push(covered.bars);
-        all.push(rows);
-    }
-    let series = config.keeps_series_on_gpu().then_some(all);
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, ..rest })
+    let covered = steps.iter().enumerate().map(covered_in).collect::<Result<Vec<Covered>>>()?;
+    let (windows, bars) = covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
+    let (kept_windows, chunk_windows) = (kept_windows(config, samples), windows_in_chunk(config, samples).unwrap_or(0));
+    let series = resident.filter(|_| config.keeps_series_on_gpu()).map(|view| series_rows(&view, shape));
+    let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, series, ..LargestBatch::default() };
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, chunk_windows, ..rest })
 }
 
 /// Bound of dense training on the samples `train`, in batches of these sizes. The CPU validates, in
@@ -187,8 +172,7 @@ fn largest_batch_of_runs(
 ) -> LargestBatch {
     let MostRuns { count, steps } = MostRuns::new(runs, shape, view, train, pieces);
     let count = count.min(sizes.iter().copied().max().unwrap_or(0));
-    let rows = view.timeframes.iter().zip(&shape.timeframes);
-    let rows: Vec<usize> = rows.map(|(series, timeframe)| series.values.len() / timeframe.features.max(1)).collect();
+    let rows = series_rows(view, shape);
     let windows: Vec<usize> = rows.iter().map(|&rows| count.min(rows)).collect();
     // The last window goes on past the last bar.
     let covered = |(k, &steps): (usize, &usize)| (windows[k] * steps).min(rows[k] + steps);
@@ -217,11 +201,7 @@ fn largest_batch_of_graphs(
     let nodes = learnt.max(most_nodes(validation));
     let (mut windows, mut bars) =
         (vec![nodes; shape.timeframes.len()], shape.timeframes.iter().map(|tf| nodes * tf.steps).collect::<Vec<_>>());
-    let series = resident_series(samples).map(|view| {
-        let rows =
-            view.timeframes.iter().zip(&shape.timeframes).map(|(series, tf)| series.values.len() / tf.features.max(1));
-        rows.collect::<Vec<usize>>()
-    });
+    let series = resident_series(samples).map(|view| series_rows(&view, shape));
     for (k, &rows) in series.iter().flatten().enumerate() {
         (windows[k], bars[k]) = (windows[k].min(rows), bars[k].min(rows));
     }
@@ -244,6 +224,12 @@ fn shares_bars(samples: &dyn Samples) -> bool {
 /// Stored windows of each timeframe that a GPU keeps.
 fn kept_windows(config: &Config, samples: &dyn Samples) -> usize {
     if config.keep_windows && can_keep_windows(samples) { samples.len() } else { 0 }
+}
+
+/// Number of bars of each timeframe's series.
+fn series_rows(view: &SeriesView<'_>, shape: &SampleShape) -> Vec<usize> {
+    let timeframes = view.timeframes.iter().zip(&shape.timeframes);
+    timeframes.map(|(series, timeframe)| series.values.len() / timeframe.features.max(1)).collect()
 }
 
 /// T of each timeframe.
@@ -288,13 +274,6 @@ struct Covered {
 }
 
 impl Covered {
-    /// The most of any `len` consecutive windows of `steps` bars, which end at `ends`.
-    fn most(ends: impl Iterator<Item = i64>, steps: usize, len: usize) -> Self {
-        let mut most = MostCovered::new(steps, len);
-        ends.for_each(|end| most.push(end));
-        most.most
-    }
-
     fn plus(self, other: Self) -> Self {
         Covered { windows: self.windows + other.windows, bars: self.bars + other.bars }
     }
@@ -360,7 +339,6 @@ mod tests {
 
     use super::in_file::InFile;
     use super::*;
-    use crate::data::schedule::Schedule;
     use crate::data::series_in_memory::SeriesInMemory;
 
     /// Samples whose windows, of `steps` bars, end so many bars after those of the sample before.
@@ -446,17 +424,22 @@ mod tests {
         assert_eq!(found_in_training(&config, &samples, &train), planned);
     }
 
+    /// The most of any `len` consecutive windows of four bars, which end at `ends`.
+    fn most(ends: &[i64], len: usize) -> Covered {
+        let mut most = MostCovered::new(4, len);
+        ends.iter().for_each(|&end| most.push(end));
+        most.most
+    }
+
     #[test]
     fn what_windows_have_in_common_is_counted_once() {
         let ends = [9, 9, 10, 14, 14, 30, 9];
         for (len, windows, bars) in [(1, 1, 4), (2, 2, 8), (3, 3, 12), (4, 3, 12), (5, 4, 16), (7, 5, 17), (9, 5, 17)] {
-            let found = Covered::most(ends.into_iter(), 4, len);
-            assert_eq!(found, Covered { windows, bars }, "{len} at once");
+            assert_eq!(most(&ends, len), Covered { windows, bars }, "{len} at once");
         }
-        assert_eq!(Covered::most([].into_iter(), 4, 3), Covered::default());
+        assert_eq!(most(&[], 3), Covered::default());
         // Ends that no series has.
-        let found = Covered::most([i64::MIN, i64::MAX, i64::MIN].into_iter(), 4, 3);
-        assert_eq!(found, Covered { windows: 3, bars: 12 });
+        assert_eq!(most(&[i64::MIN, i64::MAX, i64::MIN], 3), Covered { windows: 3, bars: 12 });
     }
 
     #[test]

@@ -240,9 +240,9 @@ impl GpuFootprint {
     /// `validation`. Windows that every batch has in common are counted once. It is an upper bound:
     /// a batch may have more windows in common.
     ///
-    /// Of several `ranks` it is the footprint of the one that takes most, as long as no rank is
-    /// lost: of each batch it trains on its share, and it validates its part in whole batches.
-    /// Graphs and dense training are counted in whole batches.
+    /// With several `ranks` the footprint is that of the rank that takes most memory, as long as no
+    /// rank is lost. A rank trains on its share of each batch, and validates its part in whole
+    /// batches. For graphs and for dense training whole batches are counted.
     ///
     /// # Errors
     /// As [`Config::check_on_gpu`] and [`Model::new`]; whatever is wrong with series, of which

@@ -63,8 +63,7 @@ impl Trainer {
     /// Saves the run as it stands before the validation of its last step, which the run that goes
     /// on begins with.
     fn stop_unfinished(&mut self, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<End> {
-        let synced = self.sync_to_host();
-        self.tell_failure(synced)?;
+        self.sync_to_host_or_tell()?;
         self.check_weights()?;
         self.unfinished = Some(ControlFlow::Continue(()));
         if let Some(path) = self.on_first_rank(|trainer| trainer.save_checkpoint(run))? {
@@ -106,8 +105,7 @@ impl Trainer {
         if let Some(checkpoints) = run.checkpoints
             && (due.checkpoint || improved || flow.is_break() || self.end(schedule).is_some())
         {
-            let synced = self.sync_to_host();
-            self.tell_failure(synced)?;
+            self.sync_to_host_or_tell()?;
             self.check_weights()?;
             let state = State { unfinished: false, ..self.state(schedule, run) };
             let saved = self.on_first_rank(|trainer| {
@@ -151,8 +149,7 @@ impl Trainer {
     fn validate(&mut self, run: &Run<'_>, schedule: &Schedule, observer: &mut Observer<'_>) -> Result<ValidationEvent> {
         if self.config.streams() {
             // One pass over each segment is the CPU's.
-            let synced = self.sync_to_host();
-            self.tell_failure(synced)?;
+            self.sync_to_host_or_tell()?;
         } else if let Some(accelerator) = self.backend.accelerator_mut() {
             let loaded = accelerator.load(&mut self.optimizer.host(&mut self.parameters), self.scaler.as_ref());
             self.tell_failure(loaded.map_err(Error::from))?;

@@ -20,8 +20,7 @@ impl Trainer {
     pub(super) fn cut(&mut self, error: Error, run: &Run<'_>, observer: &mut Observer<'_>) -> Result<ControlFlow<()>> {
         // What is done of the run is on the host then, for the steps with less and for a
         // checkpoint.
-        let synced = self.sync_to_host();
-        self.tell_failure(synced)?;
+        self.sync_to_host_or_tell()?;
         let form = self.sample_form(run);
         let before = self.fallback.limits().for_samples(form);
         let Some(limits) = self.fallback.next_level(form) else {

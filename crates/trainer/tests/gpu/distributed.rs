@@ -9,6 +9,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::AttentionKind;
+use megabatch_simt::driver::FakeDriver;
 use megabatch_trainer::{
     Checkpoints, Config, Error, Event, GpuFootprint, IdleRanks, InMemory, Peers, Run, SampleRanges, Samples, StepEvent,
     Trainer,
@@ -202,31 +203,38 @@ fn ranks_take_what_was_planned_of_their_shares() {
     assert!(taken[1] < taken[0] && planned(2) < planned(1), "{taken:?}, and {} alone", planned(1));
 }
 
+/// Trains on two ranks, of which the second one has its `nth` wait after the first step fail, and
+/// checks that the run ends on both.
+fn check_failed_wait(driver: &FakeDriver, gpu: &Device, config: &Config, validation: &SampleRanges, nth: u64) {
+    let (samples, train) = (windows(), SampleRanges::from(0..49));
+    let ended = ThreadPeers::run(2, &Faults::default(), |peers| {
+        let rank = peers.rank();
+        let device = if rank == 1 { gpu.clone() } else { Device::cpu() };
+        let mut trainer = Trainer::on_gpu(&device, &Device::cpu(), config.clone(), shape()).unwrap();
+        trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
+        let run = Run { samples: &samples, train: &train, validation, checkpoints: None };
+        let outcome = trainer.train(&run, &mut |event| {
+            if let (1, Event::Step(StepEvent { step: 1, .. })) = (rank, event) {
+                // CUDA_ERROR_LAUNCH_FAILED, once.
+                driver.fail("cuEventSynchronize", nth, 719);
+            }
+            ControlFlow::Continue(())
+        });
+        Ok::<_, ()>(outcome.unwrap_err())
+    });
+    let [first, second] = &ended[..] else { panic!("two ranks") };
+    assert!(matches!(first, Error::OnRank { rank: 1, .. }), "wait {nth}: {first}");
+    assert!(second.to_string().contains("cuEventSynchronize"), "wait {nth}: {second}");
+}
+
 /// Waits that fail after the first step: for the report of a step, and in a validation.
 #[test]
 fn a_driver_that_fails_on_one_rank_ends_the_run_on_all() {
     let (driver, gpu) = with_kernels();
-    let (samples, config) = (windows(), shared(&config(Precision::Fp32, 1)));
-    let (train, validation) = (SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
+    let config = shared(&config(Precision::Fp32, 1));
+    let validation = SampleRanges::from_iter([50, 55, 59]);
     for nth in 1..=4 {
-        let ended = ThreadPeers::run(2, &Faults::default(), |peers| {
-            let rank = peers.rank();
-            let device = if rank == 1 { gpu.clone() } else { Device::cpu() };
-            let mut trainer = Trainer::on_gpu(&device, &Device::cpu(), config.clone(), shape()).unwrap();
-            trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
-            let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
-            let outcome = trainer.train(&run, &mut |event| {
-                if let (1, Event::Step(StepEvent { step: 1, .. })) = (rank, event) {
-                    // CUDA_ERROR_LAUNCH_FAILED, once.
-                    driver.fail("cuEventSynchronize", nth, 719);
-                }
-                ControlFlow::Continue(())
-            });
-            Ok::<_, ()>(outcome.unwrap_err())
-        });
-        let [first, second] = &ended[..] else { panic!("two ranks") };
-        assert!(matches!(first, Error::OnRank { rank: 1, .. }), "wait {nth}: {first}");
-        assert!(second.to_string().contains("cuEventSynchronize"), "wait {nth}: {second}");
+        check_failed_wait(&driver, &gpu, &config, &validation, nth);
     }
 }
 
@@ -234,25 +242,8 @@ fn a_driver_that_fails_on_one_rank_ends_the_run_on_all() {
 #[test]
 fn a_driver_that_fails_in_the_last_step_of_one_rank_ends_the_run_on_all() {
     let (driver, gpu) = with_kernels();
-    let (samples, train) = (windows(), SampleRanges::from(0..49));
     let config = Config { max_steps: Some(2), ..shared(&config(Precision::Fp32, 1)) };
-    let ended = ThreadPeers::run(2, &Faults::default(), |peers| {
-        let rank = peers.rank();
-        let device = if rank == 1 { gpu.clone() } else { Device::cpu() };
-        let mut trainer = Trainer::on_gpu(&device, &Device::cpu(), config.clone(), shape()).unwrap();
-        trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
-        let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
-        let outcome = trainer.train(&run, &mut |event| {
-            if let (1, Event::Step(StepEvent { step: 1, .. })) = (rank, event) {
-                driver.fail("cuEventSynchronize", 1, 719);
-            }
-            ControlFlow::Continue(())
-        });
-        Ok::<_, ()>(outcome.unwrap_err())
-    });
-    let [first, second] = &ended[..] else { panic!("two ranks") };
-    assert!(matches!(first, Error::OnRank { rank: 1, .. }), "{first}");
-    assert!(second.to_string().contains("cuEventSynchronize"), "{second}");
+    check_failed_wait(&driver, &gpu, &config, SampleRanges::NONE, 1);
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(crate) fn trained(gpu: &Device, config: &Config, samples: &dyn Samples) -> T
     (bits(&trainer), steps.iter().map(|step| step.loss).collect(), validations)
 }
 
-/// The same of a model over graphs.
+/// Weights and losses of a model over graphs, as [`trained`] gives those of others.
 pub(crate) fn trained_on_graphs(gpu: &Device, config: &Config, samples: &dyn Samples) -> Trained {
     let mut trainer = graphs::trainer(Some(gpu), config, samples);
     let (steps, validations) = graphs::train(&mut trainer, samples, None, u64::MAX);

@@ -292,12 +292,20 @@ fn other_bars_than_those_before_are_warned_of() {
         assert!(expected.is_none_or(|expected| warnings[0].contains(expected)), "{warnings:?}");
     }
     // The prices of another pair.
-    for (symbol, expected) in [("EURUSD", 1), ("XAUUSD", 0)] {
-        let options = ReadOptions { symbol: Some(symbol.to_owned()), ..in_zone("UTC") };
-        let lines = BarLines::new(Path::new("live"), &options, Timeframe::M1, Some(known_until));
+    for (symbol, base, time, close, expected) in [
+        ("EURUSD", Timeframe::M1, "2018-01-02 00:06", "2.15", 1),
+        ("XAUUSD", Timeframe::M1, "2018-01-02 00:06", "2.15", 0),
+        ("EURUSD", Timeframe::M1, "2018-02-02 00:05", "2.15", 1),
+        ("EURUSD", Timeframe::M1, "2018-02-02 00:06", "2.15", 0),
+        ("USDTRY", Timeframe::D1, "2018-01-03 00:00", "2.15", 0),
+        ("USDTRY", Timeframe::D1, "2018-01-03 00:00", "2.25", 1),
+    ] {
+        let options = ReadOptions { symbol: Some(symbol.to_owned()), base: Some(base), ..in_zone("UTC") };
+        let lines = BarLines::new(Path::new("live"), &options, base, Some(known_until));
         let mut lines = lines.comparing_with(KnownBars::new(&known));
-        assert_eq!(lines.push(b"2018-01-02 00:06,2.2,2.2,2.2,2.2,7").unwrap().len(), 1);
-        assert_eq!(lines.take_warnings().len(), expected, "{symbol}");
+        let row = format!("{time},{close},{close},{close},{close},7");
+        assert_eq!(lines.push(row.as_bytes()).unwrap().len(), 1);
+        assert_eq!(lines.take_warnings().len(), expected, "{symbol} {time} {close}");
     }
     // The last bar was unfinished: its row is no other bar.
     for (row, is_finished) in
@@ -306,7 +314,9 @@ fn other_bars_than_those_before_are_warned_of() {
         let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, Some(known_until));
         let mut lines = lines.comparing_with(KnownBars::new(&known));
         assert_eq!(lines.push(format!("2018-01-02 00:05,{row}").as_bytes()).unwrap().len(), 0);
-        assert_eq!(lines.take_finished_bar().is_some(), is_finished, "{row}");
+        let finished = lines.take_finished_bar();
+        assert_eq!(finished.is_some(), is_finished, "{row}");
+        assert_eq!(finished.is_some_and(|bar| lines.has_known_prices(&bar)), row == "1,2,1,2,9", "{row}");
         assert_eq!(lines.take_warnings().len(), usize::from(row.starts_with("1.1")), "{row}");
     }
     // The other row of a time that comes twice was told as a change.

@@ -82,13 +82,6 @@ const CASES: &[Case] = &[
         says: &["absent/predictions.csv: cannot ", "No such file"],
     },
     Case {
-        what: "bars of no day",
-        given: make_nothing,
-        command: "synth bars.csv --days 0",
-        exit_code: USAGE,
-        says: &["days is 0: expected 1 or more"],
-    },
-    Case {
         what: "bars where the system lets nobody write",
         given: make_nothing,
         command: "synth /proc/bars.csv --days 1",

@@ -31,7 +31,7 @@ use super::super::sequence::Sequence;
 use super::PoolingParameters;
 use crate::compute::Purpose;
 use crate::flush::flush;
-use crate::kernel::{self, Isa, PANEL, PanelProduct, PanelStride, ProductIsa, Start, View, ViewMut};
+use crate::kernel::{self, Isa, PANEL, PanelProduct, PanelStride, Start, View, ViewMut};
 use crate::pooling::{Vectors, find_keys, keys_backward, project, project_backward};
 
 /// The keys of one timeframe, [heads, H], as the kernels read them.
@@ -151,11 +151,6 @@ impl Dimensions {
         self.heads > 0 && !self.is_dense()
     }
 
-    /// Instruction sets of products with states.
-    fn products(self, isa: Isa) -> ProductIsa {
-        ProductIsa { isa, bf16_isa: self.arithmetic.bf16_isa() }
-    }
-
     /// Panels of heads.
     fn head_panels(self) -> usize {
         self.heads.div_ceil(PANEL)
@@ -224,14 +219,14 @@ impl PooledWindows {
             gather_window(sequence, w, norm, scratch.states.as_mut_slice());
             let states = View(scratch.states.as_slice(), window_place(steps));
             let mut weights = ViewMut(self.weights.as_mut_slice(), dims.weights_at(w));
-            kernel::product_by(dims.products(isa), dims.scores(states, keys.by_head.as_slice()), &mut weights);
+            kernel::product_by(dims.product_isa(isa), dims.scores(states, keys.by_head.as_slice()), &mut weights);
             for panel in 0..dims.head_panels() {
                 softmax(isa, &mut weights.0[dims.weights_at(w).panel(panel).start..][..steps * PANEL]);
             }
             let sums = &mut scratch.sums.as_mut_slice()[..dims.unit_panels() * dims.heads * PANEL];
             sums.fill(0.0);
             let weights = View(self.weights.as_slice(), dims.weights_at(w));
-            kernel::outer_by(dims.products(isa), steps, dims.heads, dims.unit_panels(), weights, states, sums);
+            kernel::outer_by(dims.product_isa(isa), steps, dims.heads, dims.unit_panels(), weights, states, sums);
             for head in 0..dims.heads {
                 read_row(sums, head, dims.heads, self.vectors.sum_mut(head, w));
             }
@@ -285,7 +280,7 @@ impl PooledWindows {
         }
         let states = View(scratch.states.as_slice(), window_place(steps));
         let mut d_scores = ViewMut(scratch.d_scores.as_mut_slice(), dims.weights_at(0));
-        kernel::product_by(dims.products(isa), dims.scores(states, scratch.d_by_head.as_slice()), &mut d_scores);
+        kernel::product_by(dims.product_isa(isa), dims.scores(states, scratch.d_by_head.as_slice()), &mut d_scores);
         for panel in 0..dims.head_panels() {
             let weights = &self.weights.as_slice()[dims.weights_at(w).panel(panel).start..][..steps * PANEL];
             softmax_backward(weights, &mut d_scores.0[panel * steps * PANEL..][..steps * PANEL]);
@@ -302,19 +297,19 @@ impl PooledWindows {
         let mut d_states = ViewMut(scratch.d_states.as_mut_slice(), states_at);
         let (start, b) = (Start::Zero, scratch.sums.as_slice());
         kernel::product_by(
-            dims.products(isa),
+            dims.product_isa(isa),
             PanelProduct { rows, depth, panels, start, a: weights, b },
             &mut d_states,
         );
         let (start, b) = (Start::Result, keys.by_unit.as_slice());
         kernel::product_by(
-            dims.products(isa),
+            dims.product_isa(isa),
             PanelProduct { rows, depth, panels, start, a: d_scores, b },
             &mut d_states,
         );
         let d_keys = &mut scratch.d_keys.as_mut_slice()[..dims.unit_panels() * dims.heads * PANEL];
         kernel::outer_by(
-            dims.products(isa),
+            dims.product_isa(isa),
             rows,
             depth,
             panels,

@@ -63,8 +63,12 @@ fn write_changed_hours(minutes: &Path) -> PathBuf {
 fn change_close(place: usize, row: &mut [String]) {
     if place == 40 {
         assert_eq!(row[0], "2018-01-02 16:00");
-        row[4] = if row[4] == row[2] { row[3].clone() } else { row[2].clone() };
+        close_at_another_price(row);
     }
+}
+
+fn close_at_another_price(row: &mut [String]) {
+    row[4] = if row[4] == row[2] { row[3].clone() } else { row[2].clone() };
 }
 
 fn recipe(bars: Vec<PathBuf>, own_bars: bool) -> Recipe {
@@ -326,7 +330,7 @@ fn export_hours_again(cut: &str) {
     let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
     let hours = write_longer(&minutes, Timeframe::H1, |_, row| {
         if row[0] == "2018-01-05 11:00" {
-            row[4] = if row[4] == row[2] { row[3].clone() } else { row[2].clone() };
+            close_at_another_price(row);
         }
     });
     let [old, new] = ["old", "new"].map(|name| folder.path().join(name));

@@ -166,6 +166,13 @@ impl Trainer {
         if own.is_ok() { own } else { self.agree_on(own) }
     }
 
+    /// As [`Trainer::sync_to_host`], during a run: an error is told as by
+    /// [`Trainer::tell_failure`].
+    pub(in crate::train) fn sync_to_host_or_tell(&mut self) -> Result<()> {
+        let synced = self.sync_to_host();
+        self.tell_failure(synced)
+    }
+
     /// Ends a run, of which `own` is the last result on this rank. On GPUs all ranks hear of one
     /// that has failed since the last exchange.
     pub(in crate::train) fn agree_at_the_end(&mut self, own: Result<()>) -> Result<()> {
