@@ -41,6 +41,7 @@ pub struct Footprint {
     pub activations_bytes: usize,
     /// Batches: the one in work and the one being read, and two more while a validation interrupts
     /// training. Without a validation, several tasks with accumulation have a sample more, at most.
+    /// Windows that pass through a GPU in chunks are in work and read chunk by chunk.
     /// The memory of samples that load themselves ahead
     /// ([`PrefetchingSource`](crate::PrefetchingSource)) is the source's.
     pub batches_bytes: usize,
@@ -162,7 +163,8 @@ impl Footprint {
         let counts_ahead = matches!(config.loss, Loss::Tasks(_)) && config.gradient_accumulation_steps > 1;
         // Two of a step and, while a validation interrupts training, two of its own. These take no
         // less than the sample that is counted, and are not there at the same time.
-        let rows = 2 * config.batch_capacity() + if validates { 2 * config.batch_size } else { 0 };
+        let trained = config.chunk_windows.unwrap_or(0).max(config.batch_capacity());
+        let rows = 2 * trained + if validates { 2 * config.batch_size } else { 0 };
         let counted = usize::from(counts_ahead && !validates);
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         let bytes = |numbers: usize| numbers * size_of::<f32>();
