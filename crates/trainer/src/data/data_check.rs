@@ -75,7 +75,7 @@ impl Config {
     ///
     /// # Errors
     /// [`Error::NeedsSeries`] that names `loss_on`.
-    pub(crate) fn check_dense_samples(&self, samples: &dyn Samples) -> Result<()> {
+    pub fn check_dense_samples(&self, samples: &dyn Samples) -> Result<()> {
         let is_series = || samples.series().is_some() || samples.streamed_series().is_some();
         if self.loss_on == LossOn::EveryStep && !is_series() {
             let expected = "last_step for samples that are stored as windows, which have no bars in common";
