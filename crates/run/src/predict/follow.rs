@@ -18,6 +18,7 @@ use super::tail::{AtEnd, BarSource, Tail};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::ingest::taken_for;
 use crate::output;
 use crate::setup::computing::DeviceRequest;
 use crate::setup::settings::loss;
@@ -118,10 +119,7 @@ fn require_own_name(
     };
     let Some(pair) = named_pair(name).filter(|pair| !is_of_pair(symbol, pair)) else { return Ok(()) };
     if request.symbol.is_some() {
-        host.observer.note(&format!(
-            "warning: {} is named after {pair}, and its bars are taken for those of {symbol}",
-            name.display()
-        ));
+        host.observer.note(&format!("warning: {}", taken_for(name, &pair, symbol)));
         return Ok(());
     }
     Err(Error::data(format!(
