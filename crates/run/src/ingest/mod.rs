@@ -36,3 +36,4 @@ pub use recipe::{
 };
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};
 pub use series::ingest;
+pub(crate) use series::taken_for;

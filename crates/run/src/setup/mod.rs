@@ -343,6 +343,7 @@ impl TrainingSetup {
         let unfit = |error| Error::from(error).context(path.display().to_string());
         training.check_samples(data.samples()).map_err(unfit)?;
         training.check()?;
+        training.check_validation(&split.validation)?;
         let mut computing = named.computing(training.check_on_gpu())?;
         let is_auto = gpu_asked.is_none();
         if is_auto && request.memory_bytes.is_some() {

@@ -325,7 +325,7 @@ impl Trainer {
     fn check_run(&self, run: &Run<'_>) -> Result<Schedule> {
         check_shape(&self.model, run.samples)?;
         self.config.check_samples(run.samples)?;
-        self.check_validation(run)?;
+        self.config.check_validation(run.validation)?;
         self.config.check_dense_samples(run.samples)?;
         Schedule::new(&self.config, run.train.len())
     }
@@ -562,16 +562,6 @@ impl Trainer {
             held_samples: HELD_SAMPLES,
             reads_bars: false,
             target_scales: self.target_scales.as_ref(),
-        }
-    }
-
-    fn check_validation(&self, run: &Run<'_>) -> Result<()> {
-        match self.config.early_stopping {
-            Some(rule) if run.validation.is_empty() => {
-                let expected = "none where nothing is validated; or give validation a fraction in `split`";
-                Err(Error::setting("early_stopping", &rule.patience, expected))
-            }
-            _ => Ok(()),
         }
     }
 
