@@ -218,6 +218,8 @@ class Training(InFolder):
             (lambda: run.follow(zone=5), r"^zone=5: expected a text, a clock such as UTC or new-york\+7$"),  # type: ignore[arg-type]
             (lambda: run.follow("AAPL.csv"), r"^bars='AAPL.csv' is the path of a file: expected a frame, .* option `follow` of its"),
             (lambda: run.follow(5), r"^bars=5: expected a frame, or bars one by one$"),
+            (lambda: run.follow(history=5), r"^history=5: expected the path of a file of bars, or a list of them$"),  # type: ignore[arg-type]
+            (lambda: run.follow(history=[5]), r"^history is an int: expected the path of a file of bars"),  # type: ignore[list-item]
             (lambda: run.predict("latest"), r'^data="latest" is no file: samples="latest" are'),
             (lambda: mb.inspect(run.path), r"is a run, and inspect takes files of samples and bars: mb\.load_run opens it$"),
             (lambda: run.follow(symbol=["A"]), r"^symbol=\['A'\]: expected a text, the name of one instrument$"),  # type: ignore[arg-type]

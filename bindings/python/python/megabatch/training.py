@@ -686,7 +686,7 @@ class Run:
         _arguments.require_text(symbol, "symbol", "the name of one instrument")
         _arguments.require_text(zone, "zone", "a clock such as UTC or new-york+7")
         _require_bars(bars)
-        files = [history] if isinstance(history, (str, os.PathLike)) else list(history)
+        files = _arguments.require_paths(history, "history", "the path of a file of bars, or a list of them")
         path = self._data_path(data, "follow")
         zone = zone or _clock(path)
         known = _symbols(path)
