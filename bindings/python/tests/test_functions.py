@@ -574,6 +574,7 @@ print(ds.fingerprint())
             (lambda bars: bars.assign(volume=1.0), "column volume is one of the bars, with other values"),
             (lambda bars: {"x": ["a"] * len(bars)}, "column x is of dtype .*: expected numbers"),
             (lambda bars: {"a,b": bars["close"]}, "has no name, or a comma"),
+            (lambda bars: 5, "the answer is an int of 0 dimensions: expected a frame, a series, or arrays by name"),
             (lambda bars: np.zeros((len(bars), 2)), "of 2 dimensions: expected a frame, a series, or arrays by name"),
             (lambda bars: bars["close"] * np.nan, "has no value at any bar"),
             (lambda bars: bars[["close"]], "no column that the bars do not have already"),

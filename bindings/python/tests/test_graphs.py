@@ -412,6 +412,7 @@ class Graphs(InFolder):
         hetero: Any = HeteroData()
         calls: list[tuple[Callable[[], object], str]] = [
             (lambda: mb.graph.save(path, listed), r"path a list: the arguments are exchanged; .* mb.graph.save\(graphs, '.*'\)$"),
+            (lambda: mb.graph.save(path, 5), "path an int: the arguments are exchanged"),  # type: ignore[arg-type]
             (lambda: mb.graph.save(listed, array), "^path is a ndarray: expected the path of the file to write, .mbg$"),
             (lambda: mb.graph.build(5, path, kind="correlation"), "^inputs=5: expected a frame, frames by symbol, or paths of files"),
             (lambda: mb.graph.build([self.path], path, kind="molecule", targets=5), "^targets is an int: expected the path"),  # type: ignore[arg-type]

@@ -458,6 +458,8 @@ class Training(InFolder):
             (trained.path, "weights is a folder: .*; of a run, give mb.load_run"),
             (saved, "saved.pt: it is a file of torch.save: load it with torch.load"),
             (None, "weights is None: expected a dictionary of tensors by name"),
+            (5, "weights is an int: expected a dictionary of tensors by name"),
+            ({**weights, "head.bias": object()}, "weights: head.bias is an object: expected a tensor or an array of numbers"),
         ]:
             with self.assertRaisesRegex((mb.ConfigError, mb.DataError), message):
                 mb.import_weights(wrong, ds, **MODEL)

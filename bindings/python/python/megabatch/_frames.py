@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _megabatch
+from . import _arguments, _megabatch
 from .errors import ConfigError, DataError
 
 PRICES = ("open", "high", "low", "close")
@@ -476,7 +476,7 @@ def _require_table(frame: Any) -> None:
     # Of the type: a lazy frame would look for them.
     if library(frame) in LIBRARIES and not hasattr(type(frame), "columns"):
         raise DataError(
-            f"this is a {type(frame).__name__} of {library(frame)}, one column: expected a frame with open, high, low, close "
+            f"this is {_arguments.type_name(frame)} of {library(frame)}, one column: expected a frame with open, high, low, close "
             f"and times; give the frame that it is a column of",
             column="open",
         )
@@ -506,7 +506,7 @@ class _Table:
         if hasattr(frame, "__arrow_c_stream__"):
             return _Table._from_stream(frame)
         raise DataError(
-            f"a {type(frame).__name__} is no frame of bars; expected one of pandas, polars or pyarrow, or paths of files"
+            f"{_arguments.type_name(frame)} is no frame of bars; expected one of pandas, polars or pyarrow, or paths of files"
         )
 
     @staticmethod
