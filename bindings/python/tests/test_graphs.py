@@ -230,6 +230,8 @@ class Graphs(InFolder):
             self.graphs.loader(nodes=5)
         with self.assertRaisesRegex(mb.ConfigError, "rank=2: expected 0 to 1"):
             self.graphs.loader(4, rank=2, world_size=2)
+        with self.assertRaisesRegex(mb.ConfigError, "^rank=0.5: expected a whole number from 0 on$"):
+            self.graphs.loader(4, rank=0.5)  # type: ignore[arg-type]
         with self.assertRaisesRegex(mb.ConfigError, "batch_size=2: expected 3 or more, one of the graphs for each of"):
             self.graphs.loader(2, world_size=3)
         with self.assertRaisesRegex(TypeError, "leave out num_workers, .*: all cores gather"):
