@@ -109,17 +109,18 @@ pub(crate) fn feature_columns(features: Vec<String>) -> Vec<String> {
 }
 
 /// Columns of the bars of a series file that only functions see, the library of their frames, the
-/// features that are of no function, and the prices that are read.
+/// features that are of no function, and how bars are read: the clock that was stated, prices, and
+/// the meaning of a time.
 #[expect(clippy::type_complexity, reason = "Python takes a tuple apart")]
 #[pyfunction]
 pub(crate) fn function_inputs(
     py: Python<'_>,
     path: PathBuf,
-) -> PyResult<(Vec<String>, Option<String>, Vec<String>, String)> {
+) -> PyResult<(Vec<String>, Option<String>, Vec<String>, (Option<String>, String, String))> {
     process::check(py)?;
     let inputs = py.detach(|| FunctionInputs::read(&path)).or_raise(py)?;
-    let FunctionInputs { columns, frames, features, prices } = inputs;
-    Ok((columns, frames, features, prices))
+    let FunctionInputs { columns, frames, features, zone, prices, time } = inputs;
+    Ok((columns, frames, features, (zone, prices, time)))
 }
 
 /// The clock of the bars of a series file, and whether it was stated; `None` for files of several

@@ -383,10 +383,11 @@ def feature_names() -> list[str]:
     Names that stand for features by themselves.
     """
 
-def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str], str]:
+def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str], tuple[str | None, str, str]]:
     """
     Columns of the bars of a series file that only functions see, the library of their frames, the
-    features that are of no function, and the prices that are read.
+    features that are of no function, and how bars are read: the clock that was stated, prices, and
+    the meaning of a time.
     """
 
 def import_weights(weights: str | PathLike[str], job: Mapping[str, Any], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:

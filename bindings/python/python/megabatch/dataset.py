@@ -18,7 +18,7 @@ import numpy.typing as npt
 from . import _arguments, _features, _frames, _functions, _megabatch, _settings, _table_files
 from ._bar_sources import BarSource, BarSources
 from ._bars_folder import BarsFolder
-from ._context import Context, given_again
+from ._context import Context
 from ._features import triple_barrier
 from ._html import table
 from ._ingest_options import IngestOptions
@@ -551,8 +551,8 @@ def ingest(
     names, others = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
-        zone, prices = named.get("zone"), named.get("prices") or "auto"
-        others_bars = [Context(name, frame, names or [], zone, prices) for name, frame in others_frames.items()]
+        read_by = named.get("zone"), named.get("prices") or "auto", named.get("time") or "open"
+        others_bars = [Context(name, frame, names or [], *read_by) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
@@ -623,8 +623,8 @@ def _functions_again(
     _, frames = _context(context)
     if not called and target is None and not frames:
         return None
-    _, library, names, prices = _megabatch.function_inputs(path)
-    others = given_again(frames, names, prices, path)
+    _, library, names, read_by = _megabatch.function_inputs(path)
+    others = [Context(name, frame, names, *read_by) for name, frame in frames.items()]
     return _functions.Functions(called, target, library, others).native()
 
 

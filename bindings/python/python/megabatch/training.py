@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _arguments, _frames, _functions, _megabatch, _settings, _weights
-from ._context import given_again
+from ._context import Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
 from ._html import table
@@ -749,13 +749,13 @@ def _functions_of(
         return None
     library = _frames.library(bars) if _frames.is_frame(bars) else None
     names: list[str] = []
-    prices = "auto"
+    read_by: tuple[str | None, str, str] = (None, "auto", "open")
     if data is not None:
-        _, of_data, names, prices = _megabatch.function_inputs(data)
+        _, of_data, names, read_by = _megabatch.function_inputs(data)
         library = library or of_data
     if library not in _frames.LIBRARIES:
         library = None
-    others = given_again(context or {}, names, prices, data)
+    others = [Context(name, frame, names, *read_by) for name, frame in (context or {}).items()]
     return _functions.Functions(called, None, library, others, context_is_whole=True).native()
 
 
