@@ -123,20 +123,16 @@ pub(crate) fn function_inputs(
     Ok((columns, frames, features, (zone, prices, time)))
 }
 
-/// The clock of the bars of a series file, and whether it was stated; `None` for files of several
-/// clocks, and for times with offsets.
-#[pyfunction]
-pub(crate) fn bar_clock(py: Python<'_>, path: PathBuf) -> PyResult<Option<(String, bool)>> {
-    process::check(py)?;
-    let clock = py.detach(|| Recipe::clock(&path)).or_raise(py)?;
-    Ok(clock.map(|BarClock { zone, is_stated }| (zone.to_string(), is_stated)))
-}
+/// A clock with whether it was stated, and symbols.
+type ClockAndSymbols = (Option<(String, bool)>, Vec<String>);
 
-/// Symbols of a series file.
+/// The clock of the bars of a series file with whether it was stated, and its symbols; no clock for
+/// files of several clocks, and for times with offsets.
 #[pyfunction]
-pub(crate) fn series_symbols(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
+pub(crate) fn clock_and_symbols(py: Python<'_>, path: PathBuf) -> PyResult<ClockAndSymbols> {
     process::check(py)?;
-    py.detach(|| Recipe::symbols(&path)).or_raise(py)
+    let (clock, symbols) = py.detach(|| Recipe::clock_and_symbols(&path)).or_raise(py)?;
+    Ok((clock.map(|BarClock { zone, is_stated }| (zone.to_string(), is_stated)), symbols))
 }
 
 /// The first of `symbols` that `name` may be another name of.

@@ -329,7 +329,7 @@ class Dataset:
                 advice = ""
             subject = f"symbol {strange[0]!r}" if strange[0] else "the bars name no symbol"
             raise DataError(f"{subject}: {self._path} has {_frames.nearest(strange[0], known)}{advice}", column="symbol")
-        clock = _megabatch.bar_clock(self._path)
+        clock, _ = _megabatch.clock_and_symbols(self._path)
         # Where a clock was stated, options have it.
         if not frames.are_utc() and (clock is None or not clock[1]):
             frames = frames.by_clock(named.pop("zone", None) or (clock and clock[0]))

@@ -688,8 +688,8 @@ class Run:
         _require_bars(bars)
         files = _arguments.require_paths(history, "history", "the path of a file of bars, or a list of them")
         path = self._data_path(data, "follow")
-        zone = zone or _clock(path)
-        known = _symbols(path)
+        clock, known = _clock_and_symbols(path)
+        zone = zone or clock
         symbol = symbol and _frames.name_among(symbol, known)
         # Bars of a series without a symbol may have any.
         own = known[0] if len(known) == 1 and known[0] != _frames.UNNAMED else None
@@ -719,23 +719,13 @@ def _require_bars(bars: Any) -> None:
     _arguments.require(is_right, bars, "bars", "a frame, or bars one by one")
 
 
-def _clock(data: str | None) -> str | None:
-    """The clock of the bars of a series file. Opening the follower tells what is wrong with another."""
-    if data is None:
-        return None
-    with contextlib.suppress(MegabatchError):
-        clock = _megabatch.bar_clock(data)
-        return clock and clock[0]
-    return None
-
-
-def _symbols(data: str | None) -> list[str]:
-    """The symbols of a series file. Opening the follower tells what is wrong with another."""
-    if data is None:
-        return []
-    with contextlib.suppress(MegabatchError):
-        return _megabatch.series_symbols(data)
-    return []
+def _clock_and_symbols(data: str | None) -> tuple[str | None, list[str]]:
+    """The clock of the bars of a series file, and its symbols. Opening the follower tells what is wrong with another."""
+    if data is not None:
+        with contextlib.suppress(MegabatchError):
+            clock, symbols = _megabatch.clock_and_symbols(data)
+            return clock and clock[0], symbols
+    return None, []
 
 
 def _functions_of(
