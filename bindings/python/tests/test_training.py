@@ -756,9 +756,14 @@ class Following(InFolder):
                 follower.push({**rows[0], "symbol": "AAPL"})
             self.assertEqual([one.time for one in map(follower.push, rows) if one], expected)
         # A column of numbers that is called as symbols are is none, and an empty symbol names none.
-        fields: tuple[dict[str, Any], ...] = ({"stock": 0.5}, {"stock": 7}, {"symbol": ""})
+        fields: tuple[dict[str, Any], ...] = ({"stock": 0.5}, {"stock": 7}, {"symbol": ""}, {"company": "Berkshire"})
         for field in fields:
             self.assertEqual([one.time for one in run.follow({**row, **field} for row in rows)], expected, field)
+        # The name of a company may change; a field that has had the symbol names others, too.
+        renamed = ({**row, "company": "Berkshire" if place < 5 else "Hathaway"} for place, row in enumerate(rows))
+        self.assertEqual([one.time for one in run.follow(renamed)], expected)
+        with self.assertRaisesRegex(mb.DataError, "name of the bar is AAPL, and the bars of BRK.B are followed"):
+            list(run.follow({**row, "name": "BRK.B" if place < 5 else "AAPL"} for place, row in enumerate(rows)))
         with self.assertLogs("megabatch", "WARNING") as logged:
             self.assertEqual([one.time for one in run.follow({**row, "symbol": "brk-b"} for row in rows)], expected)
         self.assertEqual(sum("those of brk-b are taken for those of BRK.B" in line for line in logged.output), 1)

@@ -207,9 +207,10 @@ def name_in(frame: Any, symbol: str) -> str:
     return symbol if other is None else other
 
 
-def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The name of the field of a bar that tells the instrument, and its symbol, by the rules of columns. One bar does not
-    show whether numbers of a field such as `stock` change from bar to bar, and they are no symbols."""
+def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str, bool] | None:
+    """The name of the field of a bar that tells the instrument, its symbol, and false for a field such as `company`, which
+    may have another name of it, by the rules of columns. One bar does not show whether numbers of such a field change
+    from bar to bar, and they are no symbols."""
     keys = list(bar)
     sure, likely = _symbol_fields(tuple(str(key) for key in keys))
     place = next(iter([*sure, *likely]), None)
@@ -219,7 +220,7 @@ def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str] | None:
     is_number = isinstance(value, (int, float, np.integer, np.floating))
     is_feature = is_number and (place not in sure or float(value) % 1 != 0)
     name = str(value).strip()
-    return None if is_feature or not name else (str(keys[place]), name)
+    return None if is_feature or not name else (str(keys[place]), name, place in sure)
 
 
 @functools.lru_cache(maxsize=16)

@@ -929,6 +929,8 @@ class Follower:
         """Numbers of a bar that is pushed: their names in a header, and in the bar."""
         self._names: set[str] = set()
         """Other forms of the symbol, which are taken for it."""
+        self._symbol_keys: set[str] = set()
+        """Fields that have had the symbol."""
         self._lines = 0
         self._pushed = 0
         self.totals: dict[str, Any] | None = None
@@ -961,23 +963,28 @@ class Follower:
         return forecasts[-1] if forecasts else None
 
     def _require_own(self, bar: Mapping[str, Any]) -> None:
-        """Refuses a bar of another symbol. Without one to follow, all bars are of the first that names one."""
+        """Refuses a bar of another symbol. Without one to follow, all bars are of the first that names one. A field such as
+        `company` names one once it has had the symbol."""
         found = _frames.symbol_in(bar)
         if found is None:
             return
-        key, name = found
-        self._symbol = symbol = self._symbol or name
-        if name in self._names or _frames.is_in_other_case(name, symbol):
+        key, name, is_sure = found
+        self._symbol = symbol = self._symbol or (name if is_sure else None)
+        if symbol is None:
             return
-        if _megabatch.likely_symbol(name, [symbol]) is None:
-            raise DataError(
-                f"{key} of the bar is {name}, and the bars of {symbol} are followed: leave out bars of other symbols, or "
-                f"this field if it names none",
-                column=key,
-                found=name,
-            )
-        log.warning("the bars: those of %s are taken for those of %s", name, symbol)
-        self._names.add(name)
+        if name not in self._names and not _frames.is_in_other_case(name, symbol):
+            if _megabatch.likely_symbol(name, [symbol]) is None:
+                if not is_sure and key not in self._symbol_keys:
+                    return
+                raise DataError(
+                    f"{key} of the bar is {name}, and the bars of {symbol} are followed: leave out bars of other symbols, or "
+                    f"this field if it names none",
+                    column=key,
+                    found=name,
+                )
+            log.warning("the bars: those of %s are taken for those of %s", name, symbol)
+            self._names.add(name)
+        self._symbol_keys.add(key)
 
     def _push(self, text: bytes) -> tuple[list[Forecast], DataError | None]:
         """The forecasts before the first row that cannot be used, and its error."""
