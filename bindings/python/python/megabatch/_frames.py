@@ -34,8 +34,6 @@ _SHOWN_MAX = 40
 _FILE_NAME_MAX = 200
 """Bytes of a symbol that a file may be named after; file systems take 255 with the ending."""
 _DAY_NS = 86_400_000_000_000
-_ROUNDING_MAX = 1e-12
-"""Rounding of products in double precision, relative to the price."""
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
 """1980 and 2100."""
@@ -102,14 +100,11 @@ class Bars:
                 "there is no adjusted close to adjust prices with; read them as quoted, or name the column adjusted_close",
                 column=ADJUSTED_CLOSE,
             )
+        factors = np.ones(len(self.rows))
         if adjusted_close is not None and prices != "quoted":
-            factor = adjusted_close / columns["close"]
-            columns.update({name: columns[name] * factor for name in PRICES})
-        # High and low hold what they miss by the rounding of a product.
-        top, bottom = np.maximum(columns["open"], columns["close"]), np.minimum(columns["open"], columns["close"])
-        high, low = columns["high"], columns["low"]
-        columns["high"] = np.where((high < top) & (high >= top * (1 - _ROUNDING_MAX)), top, high)
-        columns["low"] = np.where((low > bottom) & (low <= bottom * (1 + _ROUNDING_MAX)), bottom, low)
+            factors = adjusted_close / columns["close"]
+        adjusted = _megabatch.adjusted_prices([columns[name].tobytes() for name in PRICES], factors.tobytes())
+        columns.update({name: np.frombuffer(own, np.float64) for name, own in zip(PRICES, adjusted)})
         return dataclasses.replace(self, columns=columns)
 
 

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "bars_of_ticks", "build_graphs", "clock_and_symbols", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "symbol_columns", "synthesize", "timeframes", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "adjusted_prices", "append", "bar_columns", "bars_of_ticks", "build_graphs", "clock_and_symbols", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "symbol_columns", "synthesize", "timeframes", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -308,6 +308,11 @@ class TorchPool:
         """
         Ends a step.
         """
+
+def adjusted_prices(prices: SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]], factors: SupportsGetItem[int, SupportsIndex]) -> list[bytes]:
+    """
+    Open, high, low and close of bars times their factors, as rows of files are adjusted.
+    """
 
 def append(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """
