@@ -58,8 +58,8 @@ pub fn follow(
             "--device {gpu}: states go on by one step a bar, which the CPU takes; leave --device out, or give cpu"
         )));
     }
-    let subject = StreamingModel::open(request, host)?;
-    require_own_name(&source, &subject, request, host)?;
+    let subject = StreamingModel::open(request, source.name(), host)?;
+    require_own_name(source.name(), &subject, request, host)?;
     let file = match &source {
         // What is read of a pipe does not come again.
         BarSource::File { path, at_end } => Some((*path, *at_end)).filter(|(path, _)| path.is_file()),
@@ -106,17 +106,8 @@ pub fn follow(
 }
 
 /// Refuses bars that are named after another currency pair, unless the symbol is stated.
-fn require_own_name(
-    source: &BarSource<'_>,
-    subject: &StreamingModel,
-    request: &FollowRequest,
-    host: &Host<'_>,
-) -> Result<()> {
+fn require_own_name(name: &Path, subject: &StreamingModel, request: &FollowRequest, host: &Host<'_>) -> Result<()> {
     let symbol = &subject.symbol;
-    let name = match source {
-        BarSource::File { path, .. } => *path,
-        BarSource::Lines { name, .. } => Path::new(*name),
-    };
     let Some(pair) = named_pair(name).filter(|pair| !is_of_pair(symbol, pair)) else { return Ok(()) };
     if request.symbol.is_some() {
         host.observer.note(&format!("warning: {}", taken_for(name, &pair, symbol)));
