@@ -26,7 +26,7 @@ use crate::parse::options::ReadOptions;
 use crate::parse::symbol_rows::SymbolRows;
 use crate::place::{BarCursor, ReadPlace, StoredBars};
 use crate::read::compared::is_same;
-use crate::read::summary::{FileSummary, LastBar};
+use crate::read::summary::FileSummary;
 use crate::read::{FileBars, JoinedFiles};
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
@@ -110,13 +110,13 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
         };
         let is_equal = is_equal(&bar, expected) && take_targets(expected, &bar, lines.options.targets());
         if !is_equal && !may_be_unfinished(time) {
-            if !is_finished && is_continued(expected, &bar) {
+            if !is_finished && expected.is_continued_by(&bar) {
                 unfinished.push((*earlier, time));
                 (*earlier, *expected) = (file, bar);
                 is_finished = !ends_with(file, time);
                 continue;
             }
-            if ends_with(file, time) && is_continued(&bar, expected) {
+            if ends_with(file, time) && bar.is_continued_by(expected) {
                 unfinished.push((file, time));
                 continue;
             }
@@ -195,10 +195,6 @@ fn difference(found: &Bar, first: &Bar) -> BarDifference {
         None if first.spread == 0.0 => BarDifference::NoSpread { spread: found.spread, is_first: false },
         None => BarDifference::Number { field: "spread", found: found.spread, first: first.spread },
     }
-}
-
-fn is_continued(one: &Bar, other: &Bar) -> bool {
-    LastBar::from(one).is_continued_by(&LastBar::from(other))
 }
 
 /// Moves rows from those that became bars to those that were dropped.
