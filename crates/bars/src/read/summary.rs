@@ -183,6 +183,8 @@ pub struct FileSummary {
     pub newest_first: bool,
     /// Rows that became bars.
     pub kept: u64,
+    /// Open time of its first bar.
+    pub(crate) first_open_time: Option<i64>,
     /// Open time of its last bar.
     pub(crate) last_open_time: Option<i64>,
     /// Rows that were dropped, by kind, in the order of the kinds.
