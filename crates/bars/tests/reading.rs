@@ -507,7 +507,7 @@ fn a_step_of_a_pair_between_two_files_is_told_with_both() {
     }
 }
 
-/// An export of later bars was named, and so were files on either side of a step within another one.
+/// An export of later bars was named, and so were files beside a step within another one.
 #[test]
 fn a_step_is_told_with_the_files_that_have_its_bars() {
     let (early, late) = (flat_minutes(0, 1.23), flat_minutes(1, 1.4));

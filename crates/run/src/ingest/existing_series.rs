@@ -220,7 +220,7 @@ impl PrefixCheck {
         let mut samples: Vec<InstrumentRows> = Vec::with_capacity(names.len());
         for (place, name) in names.iter().enumerate() {
             let start = samples.last().map_or(0, |last| last.old.end);
-            let old = start..kept.first_sample_after(place);
+            let old = start..file.first_sample_after(place);
             let own = header.segments.iter().filter(|segment| segment.instrument as usize == place);
             let (first, count) = own.fold((None, 0), |(first, count), segment| {
                 (first.or(Some(segment.samples.start)), count + segment.samples.len())
@@ -350,20 +350,6 @@ impl PrefixCheck {
 }
 
 impl ExistingSeries {
-    /// The first sample that is of an instrument after that at `place`; samples are in the order of
-    /// the instruments.
-    fn first_sample_after(&self, place: usize) -> usize {
-        let (file, mut low, mut high) = (self.series().file(), 0, self.samples());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match file.instrument_of(middle).is_none_or(|instrument| instrument <= place) {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        low
-    }
-
     /// True if the row of `timeframe` that closes at `close_time` is the last and was made of
     /// shorter bars: a file of own bars ended with its bar, which might have been unfinished.
     fn is_made_at_the_end(&self, symbol: &str, timeframe: &str, close_time: i64) -> bool {
