@@ -30,9 +30,6 @@ pub(super) struct ExistingSeries {
     pub(super) scalers: Scalers,
     /// The files that it was made of, once they are examined.
     pub(super) files: SourceFiles,
-    /// Closes of unfinished last bars that the files have more of now, by instrument. Rows and
-    /// targets that they decide may change.
-    pub(super) continued: BTreeMap<String, i64>,
 }
 
 impl ExistingSeries {
@@ -51,14 +48,7 @@ impl ExistingSeries {
         let (provenance, recipe) = Recipe::recorded(path, series.file().attribute("source")?.as_ref())?;
         let names = symbols_in(&provenance, LISTS[0]);
         let scalers = scalers_of(path, series.file(), names, &recipe.spec())?;
-        Ok(ExistingSeries {
-            source,
-            provenance,
-            recipe,
-            scalers,
-            files: SourceFiles::default(),
-            continued: BTreeMap::new(),
-        })
+        Ok(ExistingSeries { source, provenance, recipe, scalers, files: SourceFiles::default() })
     }
 
     fn series(&self) -> &SeriesSource {
@@ -158,6 +148,9 @@ impl InstrumentRows {
 /// from any thread.
 pub(super) struct PrefixCheck {
     kept: ExistingSeries,
+    /// Closes of unfinished last bars that the files have more of now, by instrument. Rows and
+    /// targets that they decide may change.
+    continued: BTreeMap<String, i64>,
     /// By timeframe and instrument.
     bars: Vec<Vec<InstrumentRows>>,
     /// By instrument.
@@ -187,7 +180,7 @@ impl PrefixCheck {
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub(super) fn begin(kept: ExistingSeries, header: &SeriesHeader) -> Result<Self> {
+    pub(super) fn begin(kept: ExistingSeries, continued: BTreeMap<String, i64>, header: &SeriesHeader) -> Result<Self> {
         let file = kept.series().file();
         let names = header.instruments();
         let mut bars = Vec::with_capacity(header.timeframes.len());
@@ -231,7 +224,7 @@ impl PrefixCheck {
             }
             samples.push(InstrumentRows { old, new_start: first.unwrap_or(0) });
         }
-        Ok(PrefixCheck { kept, bars, samples, loss })
+        Ok(PrefixCheck { kept, continued, bars, samples, loss })
     }
 
     /// Ends after the last piece.
@@ -266,7 +259,7 @@ impl PrefixCheck {
 
     /// True if the last bar of the instrument was unfinished, and decides values known at `time`.
     fn may_change(&self, place: usize, time: i64) -> bool {
-        self.kept.continued.get(self.name(place)).is_some_and(|&close_time| time >= close_time)
+        self.continued.get(self.name(place)).is_some_and(|&close_time| time >= close_time)
     }
 
     fn changed_bar(&self, timeframe: usize, rows: &TimeframePiece) -> Result<Option<Change>> {

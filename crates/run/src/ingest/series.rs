@@ -1,6 +1,6 @@
 //! Bars as text become aligned multi-timeframe series in one HDF5 file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Instant;
 
@@ -167,7 +167,7 @@ pub(super) fn write(
     out: &Path,
     folder: &SpoolFolder,
     host: &Host<'_>,
-    mut kept: Option<ExistingSeries>,
+    kept: Option<ExistingSeries>,
 ) -> Result<SeriesReport> {
     require_room(recipe, folder)?;
     let usage = kept.as_ref().map_or(FunctionUse::New, |_| FunctionUse::Kept(out));
@@ -176,10 +176,11 @@ pub(super) fn write(
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
     // Remarks on a file that is made; one that is not has its error alone.
     let mut notes = Vec::new();
-    if let Some(kept) = &mut kept {
+    let mut continued = BTreeMap::new();
+    if let Some(kept) = &kept {
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
-        kept.continued = continued_bars(&recordings.universe.recordings, &bars, kept)?;
-        notes.extend(kept.continued.iter().map(|(symbol, close_time)| {
+        continued = continued_bars(&recordings.universe.recordings, &bars, kept)?;
+        notes.extend(continued.iter().map(|(symbol, close_time)| {
             format!(
                 "{symbol}: the bar that closes at {} was unfinished when {} was made; it is as the files have it now, and so is what it decides",
                 utc(*close_time),
@@ -227,7 +228,7 @@ pub(super) fn write(
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() };
     report.json["source"] = source;
     let description = series_description(&header, origin);
-    let prefix = kept.map(|kept| PrefixCheck::begin(kept, &header)).transpose()?;
+    let prefix = kept.map(|kept| PrefixCheck::begin(kept, continued, &header)).transpose()?;
     let writing = Pass::begin(host, "write", "bars", plan.bars() as u64);
     write_series_in_pieces(out, &description, |writer| {
         let written = plan.write(&header, &|bars| writing.advance(bars as u64), &|piece| {
