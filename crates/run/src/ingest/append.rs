@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use super::Recipe;
 use super::existing_series::ExistingSeries;
 use super::provenance::{LISTS, listed};
-use super::series::{counted, in_folder, require_one_named_symbol, require_text, write};
+use super::series::{in_folder, require_one_named_symbol, require_text, write};
 use super::source_files::SourceFiles;
 use super::spool::SpoolFolder;
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::output;
-use crate::text::shown;
+use crate::text::{plural, shown};
 
 /// Adds the bars of the files of `new` to the series at `out`. `stated` names the options of `new`
 /// that the user stated; they must be those by which the series was made, and none need be. Names
@@ -246,10 +246,10 @@ impl PreviousSeries {
         let (all, with): (u64, usize) = (bars.values().sum(), bars.values().filter(|bars| **bars > 0).count());
         let mut text = format!(
             "appended {} of {with} of {} and {}; the scalers are those of before. Features, cleaning and open bars go on from the bars of before, read again from {}",
-            counted(all as usize, "bar"),
-            counted(bars.len(), "instrument"),
-            counted(samples as usize, "sample"),
-            counted(self.files_read_again, "file")
+            plural(all as usize, "bar"),
+            plural(bars.len(), "instrument"),
+            plural(samples as usize, "sample"),
+            plural(self.files_read_again, "file")
         );
         for (files, said) in [
             (&self.grown, "has grown: it begins with the bytes of before"),

@@ -341,11 +341,11 @@ impl SeriesReport {
                 timeframe.window.timeframe.name(),
                 timeframe.rows,
                 timeframe.window.seq_len,
-                counted(header.features().len(), "feature")
+                plural(header.features().len(), "feature")
             ));
         }
         text.push_str(&targets_text(spec));
-        text.push_str(&format!("{} from {} to {}", counted(header.samples, "sample"), utc(first), utc(last)));
+        text.push_str(&format!("{} from {} to {}", plural(header.samples, "sample"), utc(first), utc(last)));
         match header.instruments().len() {
             1 => {}
             count if count > universe::ONE_BY_ONE_MAX => {
@@ -399,10 +399,6 @@ pub(super) fn require_text<'p>(path: &'p Path, holder: &str) -> Result<&'p str> 
             path.display()
         ))
     })
-}
-
-pub(super) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A warning if so many rows were dropped that the format of the files was probably mistaken.
