@@ -44,7 +44,7 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandRep
     recipe.check()?;
     let unread: Vec<String> =
         [&recipe.bars, &recipe.bid, &recipe.ask].into_iter().flatten().filter_map(|path| unread(path)).collect();
-    let recipe = recipe.clone().with_files_of_folders()?;
+    let recipe = recipe.clone().with_files_of_folders(host.observer)?;
     require_one_named_symbol(&recipe)?;
     unread.iter().chain(&other_pair(&recipe)).for_each(|note| host.observer.note(note));
     output::check(out, &recipe.files())?;
@@ -103,19 +103,23 @@ fn unread(path: &Path) -> Option<String> {
 ///
 /// # Errors
 /// A usage error that names two of the files.
-pub(super) fn require_one_named_symbol(recipe: &Recipe) -> Result<()> {
+fn require_one_named_symbol(recipe: &Recipe) -> Result<()> {
     let Some(stated) = &recipe.symbol else { return Ok(()) };
     let mut named = recipe.files().into_iter().filter_map(|file| Some((file, named_symbol(file)?)));
-    let Some((first, first_symbol)) = named.next() else { return Ok(()) };
-    match named.find(|(_, symbol)| *symbol != first_symbol) {
-        None => Ok(()),
-        Some((second, second_symbol)) => Err(Error::usage(format!(
-            "--symbol {stated}: {} is named after {first_symbol}, and {} after {second_symbol}; give the files of one symbol, or leave the option out, and each file keeps the symbol of its name",
-            first.display(),
-            second.display()
-        ))
-        .with_field("key", "symbol")),
-    }
+    let Some((first, symbol)) = named.next() else { return Ok(()) };
+    let second = named.find(|(_, other)| *other != symbol);
+    second.map_or(Ok(()), |(second, _)| Err(unlike_names(stated, first, second)))
+}
+
+/// The error of two files that are named after different symbols where one is stated for both.
+pub(super) fn unlike_names(stated: &str, first: &Path, second: &Path) -> Error {
+    let [first_symbol, second_symbol] = [first, second].map(|file| named_symbol(file).unwrap_or_default());
+    Error::usage(format!(
+        "--symbol {stated}: {} is named after {first_symbol}, and {} after {second_symbol}; give the files of one symbol, or leave the option out, and each file keeps the symbol of its name",
+        first.display(),
+        second.display()
+    ))
+    .with_field("key", "symbol")
 }
 
 /// A note on files whose names have another currency pair than the one that was stated.
