@@ -8,7 +8,7 @@ use crate::error::Result;
 
 /// Files of bars that a path stands for.
 pub(super) struct FolderFiles {
-    /// Those that are read. If some are evidently of the stated symbol, no others are.
+    /// Files that are read: if some are evidently of the stated symbol, no others.
     pub(super) read: Vec<PathBuf>,
     /// Names of the others.
     left_out: Vec<String>,
