@@ -74,7 +74,7 @@ pub fn follow(
     let mut lines = bar_lines().comparing_with(KnownBars::new(&bars));
     let mut first = Ok(Vec::new());
     if file.is_some() {
-        let passed = PassedLines::read(&mut tail, &mut lines)?;
+        let passed = PassedLines::read(&mut tail, &mut lines, host)?;
         first = passed.next;
         if let Some(bar) = passed.finished {
             replace_last(&mut bars, bar, &subject.symbol, host);
@@ -147,7 +147,8 @@ fn is_of_pair(symbol: &str, pair: &str) -> bool {
     likely_symbol(pair, &[symbol.to_owned()]).is_some() || named_pair(Path::new(symbol)).as_deref() == Some(pair)
 }
 
-/// The lines of a file up to the first that is not passed over, as far as they are there.
+/// The lines of a file up to the first that is not passed over, as far as they are there. One that
+/// has begun is waited for: the history may have its bar as it was.
 struct PassedLines {
     /// Bars of the last of them, or why it cannot be read.
     next: BarsResult<Vec<Bar>>,
@@ -156,13 +157,18 @@ struct PassedLines {
 }
 
 impl PassedLines {
-    fn read(tail: &mut Tail<'_>, lines: &mut BarLines) -> Result<Self> {
+    fn read(tail: &mut Tail<'_>, lines: &mut BarLines, host: &Host<'_>) -> Result<Self> {
         let mut passed = PassedLines { next: Ok(Vec::new()), finished: None };
         let mut line = Vec::new();
-        while passed.finished.is_none()
-            && passed.next.as_ref().is_ok_and(Vec::is_empty)
-            && tail.next_ready(&mut line)?
-        {
+        while passed.finished.is_none() && passed.next.as_ref().is_ok_and(Vec::is_empty) {
+            if !tail.next_ready(&mut line)? {
+                if !tail.has_begun_line() {
+                    break;
+                }
+                let name = tail.name().display();
+                host.observer.note(&format!("{name}: its last line has no end yet, and is waited for"));
+                tail.next_into(&mut line)?;
+            }
             passed = PassedLines { next: lines.push(&line), finished: lines.take_finished_bar() };
         }
         Ok(passed)

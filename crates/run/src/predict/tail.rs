@@ -150,6 +150,11 @@ impl<'a> Tail<'a> {
         }
         Ok(is_whole)
     }
+
+    /// True if a part of the next line is there, and more of it may come.
+    pub(super) fn has_begun_line(&self) -> bool {
+        matches!(&self.input, Input::File { begun, .. } if !begun.is_empty())
+    }
 }
 
 /// Reads bytes up to the end of a line, or of the file, and returns their number. A line longer
@@ -213,10 +218,11 @@ mod tests {
         assert!(ending.next_ready(&mut line).unwrap() && line == b"tw");
         assert!(!ending.next_into(&mut line).unwrap());
         assert!(!waiting.next_ready(&mut line).unwrap());
+        assert_eq!([&waiting, &ending].map(Tail::has_begun_line), [true, false]);
         File::options().append(true).open(path).unwrap().write_all(b"o\nthree\n").unwrap();
         assert!(waiting.next_into(&mut line).unwrap() && line == b"two\n");
         assert!(waiting.next_into(&mut line).unwrap() && line == b"three\n");
-        assert!(!waiting.next_ready(&mut line).unwrap());
+        assert!(!waiting.next_ready(&mut line).unwrap() && !waiting.has_begun_line());
         let mut piped =
             Tail::open(BarSource::Lines { name: "-", lines: Box::new(&b"one"[..]), refused: None }).unwrap();
         assert!(!piped.next_ready(&mut line).unwrap());
