@@ -32,7 +32,7 @@ pub struct Bars {
 }
 
 /// One bar.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Bar {
     /// When it opens, in nanoseconds since 1970 UTC.
     pub open_time: i64,
@@ -216,6 +216,17 @@ impl Bar {
     pub(crate) fn prices(&self) -> [f64; 4] {
         [self.open, self.high, self.low, self.close]
     }
+
+    /// True if `later` may be the same bar after more trades: of the same time and open, with at
+    /// least the range and the volume, and not the same in all of them. Spreads and further columns
+    /// do not count.
+    pub fn is_continued_by(&self, later: &Self) -> bool {
+        (self.prices(), self.volume) != (later.prices(), later.volume)
+            && (self.open_time, self.open) == (later.open_time, later.open)
+            && self.high <= later.high
+            && self.low >= later.low
+            && self.volume <= later.volume
+    }
 }
 
 #[cfg(test)]
@@ -224,6 +235,24 @@ mod tests {
 
     fn bar(open_time: i64, spread: f64) -> Bar {
         Bar { open_time, open: 1.0, high: 1.0, low: 1.0, close: 1.0, volume: 0.0, spread, ..Bar::default() }
+    }
+
+    #[test]
+    fn a_bar_goes_on_with_more_range_or_volume_and_the_same_open() {
+        let first = Bar { open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 4.0, ..bar(5, 0.0) };
+        for (later, expected) in [
+            (Bar { close: 2.5, ..first.clone() }, true),
+            (Bar { high: 4.0, low: 0.5, ..first.clone() }, true),
+            (Bar { volume: 5.0, ..first.clone() }, true),
+            (Bar { spread: 0.5, columns: [1.0].into(), ..first.clone() }, false),
+            (Bar { open_time: 6, volume: 5.0, ..first.clone() }, false),
+            (Bar { open: 2.5, ..first.clone() }, false),
+            (Bar { high: 2.5, ..first.clone() }, false),
+            (Bar { low: 1.5, ..first.clone() }, false),
+            (Bar { volume: 3.0, ..first.clone() }, false),
+        ] {
+            assert_eq!(first.is_continued_by(&later), expected, "{later:?}");
+        }
     }
 
     #[test]

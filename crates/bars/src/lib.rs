@@ -48,9 +48,10 @@ pub use proof::{Moment, Proof, prove_samples, prove_scalers};
 pub use read::bar_lines::{BarLines, KnownBars};
 pub use read::compared::ComparedFiles;
 pub use read::event_count::EventCount;
-pub use read::summary::{BarCounts, FileSummary, LastBar, OwnBars, PairSummary, ReadSummary};
+pub use read::summary::{BarCounts, FileSummary, OwnBars, PairSummary, ReadSummary};
 pub use read::universe::{
-    SymbolRead, Universe, UsableSymbols, bar_files, estimated_rows, folders_with_bars, is_bar_file, read_all, usable,
+    SymbolRead, Universe, UsableSymbols, bar_files, estimated_rows, folders_with_bars, is_bar_file, read_all,
+    symbols_in_file, usable,
 };
 pub use read::{Recording, SpooledRecording, read, read_spooled};
 pub use series::Segment;

@@ -313,12 +313,17 @@ fn mixed_symbols(file: &FileSummary) -> Option<String> {
     ))
 }
 
-/// The files on either side of a jump, as the end of a sentence; nothing for one within a file.
+/// The files on either side of a jump, as the end of a sentence: those that end and begin with its
+/// bars. Nothing where one file may have both.
 fn between_files(jump: &Jump, files: &[FileSummary]) -> String {
-    let ends = |file: &&FileSummary| file.last_open_time == Some(jump.previous_open_time);
-    let begins = |file: &&FileSummary| file.last_open_time.is_some_and(|last| last >= jump.open_time);
-    let (earlier, later) =
-        (files.iter().find(ends), files.iter().filter(begins).min_by_key(|file| file.last_open_time));
+    let Jump { previous_open_time: before, open_time: after, .. } = *jump;
+    let begins_by = |file: &FileSummary, time: i64| file.first_open_time.is_some_and(|first| first <= time);
+    let lasts_to = |file: &FileSummary, time: i64| file.last_open_time.is_some_and(|last| last >= time);
+    if files.iter().any(|file| begins_by(file, before) && lasts_to(file, after)) {
+        return String::new();
+    }
+    let earlier = files.iter().find(|file| file.last_open_time == Some(before));
+    let later = files.iter().find(|file| file.first_open_time == Some(after));
     let Some((earlier, later)) = earlier.zip(later) else { return String::new() };
     format!(
         " ({} ends before it, and {} goes on after it: are both of one instrument?)",
@@ -379,7 +384,7 @@ impl FileBars {
         let mut sink = place.sink(clock.base, rows.width())?;
         in_order(&rows, clock, &mut ledger, place.rows(), |_, bar| sink.push(bar))?;
         let bars = sink.finish()?;
-        let last_open_time = bars.last_open_time()?;
+        let (first_open_time, last_open_time) = (bars.first_open_time()?, bars.last_open_time()?);
         let (dropped, fixed) = ledger.close();
         let adjusted = match format.columns.adjusted {
             None => None,
@@ -395,6 +400,7 @@ impl FileBars {
             preamble,
             newest_first,
             kept,
+            first_open_time,
             last_open_time,
             dropped,
             fixed,

@@ -4,8 +4,8 @@ mod whole;
 mod written;
 
 use megabatch_bars::{
-    Bar, Error, FormatName, OnError, Prices, ReadOptions, Recording, RowError, StampedAt, Timeframe, Zone, read,
-    read_all,
+    Bar, Error, FormatName, OnError, Overlaps, Prices, ReadOptions, Recording, RowError, StampedAt, Timeframe, Zone,
+    read, read_all,
 };
 use whole::resample;
 use written::{minutes, read_texts, repair, with_files};
@@ -480,15 +480,17 @@ fn beside_a_stated_timeframe_shorter_bars_are_compared_and_never_read() {
     }
 }
 
+/// Half an hour of bars near `price`.
+fn flat_minutes(hour: u32, price: f64) -> String {
+    let (high, low) = (price + 0.0002, price - 0.0002);
+    let row = |minute: u32| format!("2018-07-02 {hour:02}:{minute:02},{price},{high:.4},{low:.4},{price},5\n");
+    (0..30).map(row).collect()
+}
+
 /// Bars of another pair, in a file whose name does not tell it, made targets of 1,700 pips.
 #[test]
 fn a_step_of_a_pair_between_two_files_is_told_with_both() {
-    let rows = |hour: u32, price: f64| -> String {
-        let (high, low) = (price + 0.0002, price - 0.0002);
-        let row = |minute: u32| format!("2018-07-02 {hour:02}:{minute:02},{price},{high:.4},{low:.4},{price},5\n");
-        (0..30).map(row).collect()
-    };
-    let (early, late) = (rows(0, 1.23), rows(1, 1.4));
+    let (early, late) = (flat_minutes(0, 1.23), flat_minutes(1, 1.4));
     for (symbol, expected) in [("EURUSD", 1), ("XAUUSD", 0)] {
         let zone = Some("UTC".parse().unwrap());
         let named = ReadOptions { symbol: Some(symbol.to_owned()), zone, ..ReadOptions::default() };
@@ -502,5 +504,27 @@ fn a_step_of_a_pair_between_two_files_is_told_with_both() {
                 && warning.contains("b.csv goes on after it")
         };
         assert!(told.iter().all(names_both), "{told:?}");
+    }
+}
+
+/// An export of later bars was named, and so were files beside a step within another one.
+#[test]
+fn a_step_is_told_with_the_files_that_have_its_bars() {
+    let (early, late) = (flat_minutes(0, 1.23), flat_minutes(1, 1.4));
+    let part: String = late.lines().skip(10).take(10).map(|row| format!("{row}\n")).collect();
+    let all = format!("{early}{late}");
+    let named = ReadOptions {
+        symbol: Some("EURUSD".to_owned()),
+        zone: Some("UTC".parse().unwrap()),
+        overlaps: Overlaps::EqualOnce,
+        ..ReadOptions::default()
+    };
+    let files = [("a.csv", &*early), ("b.csv", &*late), ("c.csv", &*part), ("d.csv", &*all)];
+    for (count, ends) in [(3, Some("b.csv goes on after it: are both of one instrument?)")), (4, None)] {
+        let warnings = read_texts(&files[..count], &named).unwrap().summary.warnings;
+        let told: Vec<&String> = warnings.iter().filter(|warning| warning.contains("from 1.23 to 1.4 at ")).collect();
+        assert_eq!(told.len(), 1, "{warnings:?}");
+        assert!(ends.is_none_or(|ends| told[0].ends_with(ends)), "{told:?}");
+        assert_eq!(told[0].contains("goes on after it"), ends.is_some(), "{told:?}");
     }
 }

@@ -23,27 +23,30 @@ const TIMES_MAX: usize = 1 << 20;
 /// for a file that cannot be read: reading its bars gives the error; or whose column of symbols has
 /// a name that is wanted for its numbers.
 pub(crate) fn symbols_of_rows(path: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Vec<String> {
-    let symbols = TextLines::open(path).and_then(|mut lines| {
-        let head = lines.read_head()?;
-        let format = RowFormat::detect(&head, None, None).ok();
-        let format = format.map(|format| format.for_columns(&head, is_wanted));
-        format.map_or(Ok(Vec::new()), |format| symbols_after(&format, &head, &mut lines))
-    });
-    symbols.unwrap_or_default()
+    named_symbols(path, is_wanted).map(|(symbols, format)| symbols.several(&format)).unwrap_or_default()
 }
 
-fn symbols_after(format: &RowFormat, head: &[NumberedLine], lines: &mut TextLines<'_>) -> Result<Vec<String>> {
-    if format.columns.symbol.is_none() {
-        return Ok(Vec::new());
-    }
+/// The symbols whose rows a file has, as [`symbols_of_rows`] gives them, and also one alone in a
+/// column that surely has symbols.
+pub(crate) fn symbols_in_rows(path: &Path) -> Vec<String> {
+    named_symbols(path, |_| false).map(|(symbols, format)| symbols.all(&format)).unwrap_or_default()
+}
+
+/// The texts in the column of symbols of a file, and its format; `None` where it has no such column
+/// or cannot be read.
+fn named_symbols(path: &Path, is_wanted: impl Fn(&[u8]) -> bool) -> Option<(FileSymbols, RowFormat)> {
+    let mut lines = TextLines::open(path).ok()?;
+    let head = lines.read_head().ok()?;
+    let format = RowFormat::detect(&head, None, None).ok()?.for_columns(&head, is_wanted);
+    format.columns.symbol?;
     let mut symbols = FileSymbols::default();
-    let mut add = |text: &[u8]| symbols.add(&RowFields::split(text, format.delimiter), format);
+    let mut add = |text: &[u8]| symbols.add(&RowFields::split(text, format.delimiter), &format);
     head.iter().filter(|(line, _)| Some(*line) > format.header_line).for_each(|(_, text)| add(text));
     let mut text = Vec::new();
-    while lines.read_into(&mut text)?.is_some() {
+    while lines.read_into(&mut text).ok()?.is_some() {
         add(&text);
     }
-    Ok(symbols.several(format))
+    Some((symbols, format))
 }
 
 /// Symbols that the rows of a file name.
@@ -87,6 +90,14 @@ impl FileSymbols {
         let are_symbols = format.has_sure_symbols || self.shared_times.is_found;
         let is_split = are_symbols && (2..=SPLIT_MAX).contains(&self.names.len());
         if is_split { self.names } else { Vec::new() }
+    }
+
+    /// The symbols, also one alone if the column surely is one of symbols.
+    fn all(self, format: &RowFormat) -> Vec<String> {
+        match format.has_sure_symbols && self.names.len() == 1 {
+            true => self.names,
+            false => self.several(format),
+        }
     }
 }
 

@@ -22,7 +22,6 @@ use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol::{is_currency_pair, is_name_of};
 use crate::parse::symbol_column::{SymbolColumn, symbol_in};
-use crate::read::summary::LastBar;
 use crate::time::date_order::split_named_month;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, DateStyle, RowTime, display_duration, display_utc};
@@ -42,45 +41,29 @@ const PAIR_CLOSE_FACTOR_MAX: f64 = 1.05;
 /// Largest factor between such closes of a pair of currencies where bars are days or longer.
 const PAIR_DAYS_CLOSE_FACTOR_MAX: f64 = 1.1;
 
-/// Times and prices of the last bars that were known before.
+/// The last bars that were known before, without further columns.
 #[derive(Debug, Default)]
-pub struct KnownBars(Vec<KnownBar>);
-
-#[derive(Debug)]
-struct KnownBar {
-    open_time: i64,
-    /// Open, high, low and close.
-    prices: [f64; 4],
-    volume: f64,
-}
+pub struct KnownBars(Vec<Bar>);
 
 impl KnownBars {
     /// The last ones of `bars`.
     pub fn new(bars: &Bars) -> Self {
-        let known = |k: usize| KnownBar {
-            open_time: bars.open_time[k],
-            prices: [bars.open[k], bars.high[k], bars.low[k], bars.close[k]],
-            volume: bars.volume[k],
-        };
-        KnownBars((bars.len().saturating_sub(KNOWN_MAX)..bars.len()).map(known).collect())
+        let first = bars.len().saturating_sub(KNOWN_MAX);
+        KnownBars((first..bars.len()).map(|k| bars.without_columns(k)).collect())
     }
 }
 
-impl KnownBar {
-    /// True if `later` may be this bar after more trades. Noise of prices is no sign of them, and
-    /// neither is a volume where none was known.
-    fn is_continued_by(&self, later: &Bar) -> bool {
-        let [open, high, low, close] = self.prices;
-        let has_more_volume = self.volume > 0.0 && self.volume < later.volume;
-        let own = LastBar { open_time: self.open_time, open, high, low, close, volume: self.volume };
-        (self.has_other_price(later) || has_more_volume) && own.is_continued_by(&LastBar::from(later))
-    }
+/// True if `later` may be the `known` bar after more trades. Noise of prices is no sign of them, and
+/// neither is a volume where none was known.
+fn has_more_trades(known: &Bar, later: &Bar) -> bool {
+    let has_more_volume = known.volume > 0.0 && known.volume < later.volume;
+    (has_other_price(known, later) || has_more_volume) && known.is_continued_by(later)
+}
 
-    /// True if `bar` has another price. Noise makes none.
-    fn has_other_price(&self, bar: &Bar) -> bool {
-        let mut prices = bar.prices().into_iter().zip(self.prices);
-        prices.any(|(own, known)| is_other_price(own, known))
-    }
+/// True if `bar` has another price than the `known` one. Noise makes none.
+fn has_other_price(known: &Bar, bar: &Bar) -> bool {
+    let mut prices = bar.prices().into_iter().zip(known.prices());
+    prices.any(|(own, known)| is_other_price(own, known))
 }
 
 fn is_other_price(own: f64, known: f64) -> bool {
@@ -183,7 +166,7 @@ impl BarLines {
     /// time.
     #[must_use]
     pub fn comparing_with(self, known: KnownBars) -> Self {
-        let last_close = known.0.last().map(|known| known.prices[3]);
+        let last_close = known.0.last().map(|known| known.close);
         BarLines { known, last_close, ..self }
     }
 
@@ -242,7 +225,7 @@ impl BarLines {
     /// known: its volume alone is more.
     pub fn has_known_prices(&self, bar: &Bar) -> bool {
         let known = self.known.0.last().filter(|known| known.open_time == bar.open_time);
-        known.is_some_and(|known| !known.has_other_price(bar))
+        known.is_some_and(|known| !has_other_price(known, bar))
     }
 
     /// Rows of bars that were known before.
@@ -503,11 +486,11 @@ impl BarLines {
         let Ok(place) = self.known.0.binary_search_by_key(&bar.open_time, |known| known.open_time) else { return };
         let is_last = place + 1 == self.known.0.len();
         let has_values = bar.columns.iter().all(|value| value.is_finite());
-        if is_last && has_values && self.known.0[place].is_continued_by(bar) {
+        if is_last && has_values && has_more_trades(&self.known.0[place], bar) {
             self.finished = Some(bar.clone());
             return;
         }
-        let pairs = bar.prices().into_iter().zip(self.known.0[place].prices);
+        let pairs = bar.prices().into_iter().zip(self.known.0[place].prices());
         let named = ["open", "high", "low", "close"].into_iter().zip(pairs);
         let mut unlike = named.filter(|(_, (own, known))| is_other_price(*own, *known));
         let Some((name, (own, known))) = unlike.next() else { return };

@@ -26,7 +26,7 @@ use crate::parse::options::ReadOptions;
 use crate::parse::symbol_rows::SymbolRows;
 use crate::place::{BarCursor, ReadPlace, StoredBars};
 use crate::read::compared::is_same;
-use crate::read::summary::{FileSummary, LastBar};
+use crate::read::summary::FileSummary;
 use crate::read::{FileBars, JoinedFiles};
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::display_utc;
@@ -110,13 +110,13 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
         };
         let is_equal = is_equal(&bar, expected) && take_targets(expected, &bar, lines.options.targets());
         if !is_equal && !may_be_unfinished(time) {
-            if !is_finished && is_continued(expected, &bar) {
+            if !is_finished && expected.is_continued_by(&bar) {
                 unfinished.push((*earlier, time));
                 (*earlier, *expected) = (file, bar);
                 is_finished = !ends_with(file, time);
                 continue;
             }
-            if ends_with(file, time) && is_continued(&bar, expected) {
+            if ends_with(file, time) && bar.is_continued_by(expected) {
                 unfinished.push((file, time));
                 continue;
             }
@@ -180,25 +180,23 @@ fn is_equal(one: &Bar, other: &Bar) -> bool {
 
 /// The first field of `found`, of the file that is named later, that is another one in `first`.
 fn difference(found: &Bar, first: &Bar) -> BarDifference {
-    let have_same_prices = is_same(found.prices(), first.prices());
-    let numbers = |bar: &Bar| [bar.open, bar.high, bar.low, bar.close, bar.volume];
-    let pairs = numbers(found).into_iter().zip(numbers(first));
-    let named = ["open", "high", "low", "close", "volume"].into_iter().zip(pairs);
-    let is_other = |field: &str, found: f64, first: f64| {
-        found.to_bits() != first.to_bits() && (field == "volume" || !have_same_prices)
+    let number = |field, found: f64, first: f64| {
+        (found.to_bits() != first.to_bits()).then_some(BarDifference::Number { field, found, first })
     };
-    let mut differing = named.filter(|(field, (found, first))| is_other(field, *found, *first));
-    match differing.next() {
-        Some((field, (found, first))) => BarDifference::Number { field, found, first },
+    let price = || {
+        let pairs = found.prices().into_iter().zip(first.prices());
+        let mut named = ["open", "high", "low", "close"].into_iter().zip(pairs);
+        named.find_map(|(field, (found, first))| number(field, found, first))
+    };
+    // Noise of prices is no difference.
+    let other_price = if is_same(found.prices(), first.prices()) { None } else { price() };
+    match other_price.or_else(|| number("volume", found.volume, first.volume)) {
+        Some(number) => number,
         None if found.spread.to_bits() == first.spread.to_bits() => BarDifference::Column,
         None if found.spread == 0.0 => BarDifference::NoSpread { spread: first.spread, is_first: true },
         None if first.spread == 0.0 => BarDifference::NoSpread { spread: found.spread, is_first: false },
         None => BarDifference::Number { field: "spread", found: found.spread, first: first.spread },
     }
-}
-
-fn is_continued(one: &Bar, other: &Bar) -> bool {
-    LastBar::from(one).is_continued_by(&LastBar::from(other))
 }
 
 /// Moves rows from those that became bars to those that were dropped.
@@ -277,6 +275,7 @@ mod tests {
             (&Bar { spread: 0.25, ..first.clone() }, &first, "its spread is 0.25, and the other's 0.5"),
             (&Bar { close: 1.5, spread: 0.0, ..first.clone() }, &first, "its close is 1.5, and the other's 2"),
             (&Bar { volume: 6.0, ..first.clone() }, &first, "its volume is 6, and the other's 5"),
+            (&Bar { close: 2.0 + 1e-15, volume: 6.0, ..first.clone() }, &first, "its volume is 6, and the other's 5"),
             (&first, &first, "a further column has another value"),
         ] {
             assert_eq!(difference(found, first).to_string(), said);

@@ -29,8 +29,9 @@ pub struct ReadSummary {
     pub first_open_time: i64,
     /// Close time of the last bar.
     pub last_close_time: i64,
-    /// The last bar, which may be unfinished.
-    pub last_bar: LastBar,
+    /// The last bar, without further columns. It may be unfinished: a later export may have more
+    /// of it.
+    pub last_bar: Bar,
     /// Counts of bars.
     pub bars: BarCounts,
     /// The gaps.
@@ -45,42 +46,6 @@ pub struct ReadSummary {
     pub pair: Option<PairSummary>,
     /// Warnings about the bars, for people.
     pub warnings: Vec<String>,
-}
-
-/// The bar with which bars end. A later export may have more of it.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct LastBar {
-    /// When it opens, in nanoseconds since 1970 UTC.
-    pub open_time: i64,
-    /// First price.
-    pub open: f64,
-    /// Highest price.
-    pub high: f64,
-    /// Lowest price.
-    pub low: f64,
-    /// Last price.
-    pub close: f64,
-    /// Volume in the source's unit.
-    pub volume: f64,
-}
-
-impl LastBar {
-    /// True if `later` may be the same bar after more trades: of the same time and open, with at
-    /// least the range and the volume, and not equal.
-    pub fn is_continued_by(&self, later: &Self) -> bool {
-        self != later
-            && (self.open_time, self.open) == (later.open_time, later.open)
-            && self.high <= later.high
-            && self.low >= later.low
-            && self.volume <= later.volume
-    }
-}
-
-impl From<&Bar> for LastBar {
-    fn from(bar: &Bar) -> Self {
-        let Bar { open_time, open, high, low, close, volume, .. } = *bar;
-        LastBar { open_time, open, high, low, close, volume }
-    }
 }
 
 /// Bars of a longer timeframe from files of their own, beside those that the shorter bars make.
@@ -218,6 +183,8 @@ pub struct FileSummary {
     pub newest_first: bool,
     /// Rows that became bars.
     pub kept: u64,
+    /// Open time of its first bar.
+    pub(crate) first_open_time: Option<i64>,
     /// Open time of its last bar.
     pub(crate) last_open_time: Option<i64>,
     /// Rows that were dropped, by kind, in the order of the kinds.

@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use crate::parse::bar_file::symbols_of_columns;
 use crate::parse::lines::TextLines;
 use crate::parse::options::ReadOptions;
-use crate::parse::symbol_column::symbols_of_rows;
+use crate::parse::symbol_column::{symbols_in_rows, symbols_of_rows};
 use crate::parse::symbol_pattern::{TABLE_ENDINGS, stem_of};
 use crate::parse::symbol_rows::SymbolRows;
 use crate::place::{ObserveBytes, ReadPlace};
@@ -99,6 +99,14 @@ impl ReadOptions {
         }
         Ok(vec![self.symbol_of(path)?])
     }
+}
+
+/// The symbols that a file tells in itself, whatever its name: those of its columns, if each of
+/// several symbols has its own, or those in its column of symbols. None for a file that cannot be
+/// read: reading its bars gives the error.
+pub fn symbols_in_file(path: &Path) -> Vec<String> {
+    let in_columns = symbols_of_columns(path);
+    if in_columns.is_empty() { symbols_in_rows(path) } else { in_columns }
 }
 
 /// Refuses symbols of a file that differ in the case of letters alone.

@@ -33,6 +33,12 @@ impl SeriesFile {
         self.instrument_runs.instrument(sample).map(|instrument| instrument as usize)
     }
 
+    /// The first sample of an instrument after `instrument`, in a file whose samples are in the
+    /// order of the instruments; their number where none comes after it.
+    pub fn first_sample_after(&self, instrument: usize) -> usize {
+        self.instrument_runs.first_sample_after(instrument).unwrap_or(self.shape().samples)
+    }
+
     /// Number of bars of a timeframe.
     pub fn bars(&self, timeframe: usize) -> usize {
         self.timeframes[timeframe].values_table().rows()

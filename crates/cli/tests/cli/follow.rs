@@ -458,6 +458,37 @@ fn a_followed_file_with_other_bars_than_the_history_is_warned_of() {
     assert!(told.contains("warning: changed.csv: line ") && told.contains(" has the open "), "{told}");
 }
 
+/// The bar of a line that was being written when a followed file was read as its own history was
+/// refused once it was whole.
+#[test]
+fn a_line_that_is_being_written_is_waited_for() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let at = bars.find("2018-01-11 13:07").unwrap();
+    let (begun, rest) = (bars[..at].trim_end(), bars[at..].lines().take(3));
+    let rest: String = rest.map(|row| format!("{row}\n")).collect();
+    stage.write("first.csv", &format!("{begun}5\n"));
+    stage.write("next.csv", &rest);
+    stage.succeeds("predict --run run --follow next.csv --stop-at-end --history first.csv --out expected.csv");
+    stage.write("live.csv", begun);
+    let mut child = stage
+        .command("predict --run run --follow live.csv --history live.csv")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(
+        told.any(|line| line.contains("live.csv: its last line has no end yet") || line.contains("continues with"))
+    );
+    let mut file = OpenOptions::new().append(true).open(stage.path("live.csv")).unwrap();
+    file.write_all(format!("5\n{rest}").as_bytes()).unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(4).map(Result::unwrap);
+    assert_eq!(lines.collect::<Vec<_>>().join("\n"), stage.text("expected.csv").trim_end());
+    stage.write("live.csv", "");
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
 /// Bars after an unfinished last bar were predicted from that bar as it was.
 #[test]
 fn a_last_bar_that_was_unfinished_is_the_one_of_the_followed_file() {

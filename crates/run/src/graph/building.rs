@@ -6,12 +6,11 @@ use std::ops::ControlFlow;
 use megabatch_graph_cache::{BuildOptions, BuildProgress as Built, Builder, Error, GraphFile, Watch};
 use serde_json::{Value, json};
 
-use super::counted;
 use super::options::GraphKind;
 use super::request::BuildRequest;
 use super::sizes::sizes;
 use crate::host::{Host, Work};
-use crate::text::{bytes, shown};
+use crate::text::{bytes, plural, shown};
 
 /// True if graphs had to be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +39,7 @@ impl Wrote {
         };
         let kept_text = |count: usize, what: &str| match count {
             0 => String::new(),
-            _ => format!("; {} kept of {what}", counted(count, "graph")),
+            _ => format!("; {} kept of {what}", plural(count, "graph")),
         };
         let resumed = kept_text(kept.resumed, "a build that was interrupted");
         format!("built in {seconds:.2} s{resumed}{}", kept_text(kept.intact, "the file that was there"))
@@ -79,7 +78,7 @@ pub(super) fn with_progress<T>(
 
 /// The graphs of a file, how they came there, and how large they are.
 pub(super) fn describe_graphs(file: &GraphFile, how: &str) -> String {
-    let graphs = counted(file.len(), "graph");
+    let graphs = plural(file.len(), "graph");
     let mut text = format!("{}: {graphs}, {}; {how}", file.path().display(), bytes(file.bytes()));
     if !file.is_empty() {
         let (nodes, edges) = sizes(file);

@@ -8,12 +8,11 @@ use megabatch_graph_cache::import::Text;
 use megabatch_graph_cache::{self as graph_cache, Builder as _, GraphFile, export as files};
 use serde_json::json;
 
-use super::counted;
 use super::stored::Stored;
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::output;
-use crate::text::{bytes, shown};
+use crate::text::{bytes, plural, shown};
 
 /// Graphs to export.
 #[derive(Clone, Debug)]
@@ -138,9 +137,9 @@ fn describe(request: &ExportRequest, stored: &Stored<'_>, written: &[Written]) -
     let mut text = format!(
         "{}: {}, {}, {}, {}",
         request.out.display(),
-        counted(stored.len(), "graph"),
-        counted(nodes, "node"),
-        counted(edges, "edge"),
+        plural(stored.len(), "graph"),
+        plural(nodes, "node"),
+        plural(edges, "edge"),
         bytes(total)
     );
     if written.len() > 1 {

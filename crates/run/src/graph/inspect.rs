@@ -6,14 +6,13 @@ use megabatch_atomic_file as atomic_file;
 use megabatch_graph_cache::{Builder as _, FloatWidth, GraphFile, IndexWidth, TargetLevel, export};
 use serde_json::{Value, json};
 
-use super::counted;
 use super::sizes::sizes;
 use super::stored::Stored;
 use crate::command_report::CommandReport;
 use crate::error::Result;
 use crate::output;
 use crate::report::chart::Network;
-use crate::text::{bytes, shown, utc};
+use crate::text::{bytes, plural, shown, utc};
 
 /// Contents of the file of graphs `path`.
 ///
@@ -53,7 +52,7 @@ pub fn draw(path: &Path, key: &str, out: &Path) -> Result<CommandReport> {
     let edges = (0..graph.len()).flat_map(edge);
     let weight = |edge: usize| graph.weights.get(edge).copied().unwrap_or(1.0);
     let network = Network {
-        title: format!("{key}: {} and {}", counted(graph.len(), "node"), counted(graph.col.len(), "edge")),
+        title: format!("{key}: {} and {}", plural(graph.len(), "node"), plural(graph.col.len(), "edge")),
         names: stored.names(&graph),
         edges: edges.map(|(from, to, edge)| (from, to, weight(edge))).collect(),
     };
@@ -63,7 +62,7 @@ pub fn draw(path: &Path, key: &str, out: &Path) -> Result<CommandReport> {
 }
 
 fn written(out: &Path, key: &str, nodes: usize, edges: usize) -> CommandReport {
-    let text = format!("{}: {key}, {}, {}", out.display(), counted(nodes, "node"), counted(edges, "edge"));
+    let text = format!("{}: {key}, {}, {}", out.display(), plural(nodes, "node"), plural(edges, "edge"));
     CommandReport::new(text, &json!({ "out": shown(out), "key": key, "nodes": nodes, "edges": edges }))
 }
 
@@ -76,7 +75,7 @@ fn describe(file: &GraphFile) -> String {
     let (nodes, edges) = sizes(file);
     let (schema, identity, widths) = (file.schema(), file.identity(), file.widths());
     let mut lines =
-        vec![format!("{}: {}, {}", file.path().display(), counted(file.len(), "graph"), bytes(file.bytes()))];
+        vec![format!("{}: {}, {}", file.path().display(), plural(file.len(), "graph"), bytes(file.bytes()))];
     if let Some(last) = file.len().checked_sub(1) {
         lines.push(format!("keys {} to {}", file.key(0), file.key(last)));
         lines.push(format!("{}; {}", nodes.words("node"), edges.words("edge")));

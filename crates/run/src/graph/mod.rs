@@ -25,15 +25,12 @@ pub use reader::{FloatTable, FloatValues, GraphArrays, GraphInPlace, GraphReader
 pub use request::{BuildRequest, Destination};
 pub use verify::verify;
 
-/// `1 graph`, `2 graphs`.
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
+use crate::text::plural;
 
 /// A note where `k` neighbours are all other nodes.
 fn note_on_k(k: usize, nodes: usize, what: &str) -> String {
     match k < nodes {
         true => String::new(),
-        false => format!("note: --k {k} makes neighbours of all {}\n", counted(nodes, what)),
+        false => format!("note: --k {k} makes neighbours of all {}\n", plural(nodes, what)),
     }
 }

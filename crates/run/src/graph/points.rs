@@ -6,11 +6,12 @@ use megabatch_graph_cache::build::{Metric, PointGraphs, PointRule, Points, Radiu
 use megabatch_graph_cache::import::{Text, points};
 use serde_json::json;
 
+use super::note_on_k;
 use super::options::{BoxEdges, GraphKind, Options};
 use super::request::Source;
-use super::{counted, note_on_k};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
+use crate::text::plural;
 
 /// The one graph's key.
 const KEY: &str = "graph";
@@ -38,7 +39,7 @@ pub(super) fn with_points(
         _ => (String::new(), PointRule::Radius(radius(options)?)),
     };
     let graphs = PointGraphs::new(rule, vec![(KEY.to_owned(), rows)])?;
-    let found = format!("{} of {}\n{note}", counted(rows.len(), "row"), counted(width, "number"));
+    let found = format!("{} of {}\n{note}", plural(rows.len(), "row"), plural(width, "number"));
     then(Source { builder: &graphs, found, facts: json!({ "rows": rows.len(), "columns": table.columns }) })
 }
 

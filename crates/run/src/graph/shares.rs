@@ -8,13 +8,13 @@ use megabatch_graph_cache::build::{Correlation, CorrelationGraphs, Panel};
 use megabatch_graph_cache::import::{Text, channels};
 use serde_json::{Value, json};
 
+use super::note_on_k;
 use super::options::Options;
 use super::request::Source;
-use super::{counted, note_on_k};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::ingest::universe;
-use crate::text::utc;
+use crate::text::{plural, utc};
 
 pub(super) fn with_shares(
     inputs: &[PathBuf],
@@ -43,7 +43,7 @@ pub(super) fn with_shares(
     if graphs.keys().is_empty() {
         return Err(Error::data(format!(
             "there are {}, and a graph sees the {lookback} returns before its own day; give more days, or a shorter --lookback",
-            counted(returns.open_times.len(), "day")
+            plural(returns.open_times.len(), "day")
         )));
     }
     let mut facts = facts(&returns);
@@ -60,7 +60,7 @@ fn constant_correlation_warning(correlation: &Correlation) -> Option<String> {
     (least <= 2).then(|| {
         format!(
             "a share is a node with {} in the look-back, and a correlation of two returns is always +1 or -1: take more with --min-observations and --lookback",
-            counted(least, "return")
+            plural(least, "return")
         )
     })
 }
@@ -83,18 +83,15 @@ fn other_calendars(instruments: &[(&str, &Bars)], returns: &ReturnPanel) -> Opti
     (!named.is_empty()).then(|| {
         format!(
             "{} with bars on few of the days of the others: {}; a day without a bar is a return less, and without enough of them a share is no node: ask for fewer with --min-observations, or leave the files out",
-            counted(named.len(), "share"),
+            plural(named.len(), "share"),
             listed(&named)
         )
     })
 }
 
 fn describe(returns: &ReturnPanel) -> String {
-    let mut text = format!(
-        "returns of {} on {}\n",
-        counted(returns.names.len(), "share"),
-        counted(returns.open_times.len(), "day")
-    );
+    let mut text =
+        format!("returns of {} on {}\n", plural(returns.names.len(), "share"), plural(returns.open_times.len(), "day"));
     if !returns.excluded.is_empty() {
         let left_out: Vec<String> = returns.excluded.iter().map(ToString::to_string).collect();
         text.push_str(&format!("  left out, {}\n", listed(&left_out)));
@@ -103,7 +100,7 @@ fn describe(returns: &ReturnPanel) -> String {
         let days: Vec<String> = returns.days_excluded.iter().map(|&day| date(day)).collect();
         text.push_str(&format!(
             "  {} left out, on which fewer than half of the listed shares have a bar: {}\n",
-            counted(days.len(), "day"),
+            plural(days.len(), "day"),
             listed(&days)
         ));
     }

@@ -3,7 +3,7 @@
 use megabatch_graph_cache::GraphFile;
 use serde_json::{Value, json};
 
-use super::counted;
+use crate::text::plural;
 
 /// Least, mean and largest.
 pub(super) struct Range {
@@ -25,7 +25,7 @@ impl Range {
     /// `2 to 9 nodes, 4.5 on average`.
     pub(super) fn words(&self, what: &str) -> String {
         match self.min == self.max {
-            true => counted(self.min, what),
+            true => plural(self.min, what),
             false => format!("{} to {} {what}s, {:.1} on average", self.min, self.max, self.mean),
         }
     }

@@ -10,9 +10,10 @@ use serde_json::json;
 
 use super::options::{GraphKind, Options};
 use super::request::Source;
-use super::{counted, points, shares};
+use super::{points, shares};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
+use crate::text::plural;
 
 /// Reads `inputs`, and gives what graphs are built from to `then`.
 pub(super) fn with_source(
@@ -60,9 +61,9 @@ fn imported(imported: &Imported) -> Source<'_> {
     let notes: String = imported.notes().iter().map(|note| format!("note: {note}\n")).collect();
     let found = format!(
         "{} a node, {} an edge, {}\n",
-        counted(schema.node_features.len(), "feature"),
-        counted(schema.edge_attributes.len(), "attribute"),
-        counted(schema.targets.len(), "target")
+        plural(schema.node_features.len(), "feature"),
+        plural(schema.edge_attributes.len(), "attribute"),
+        plural(schema.targets.len(), "target")
     ) + &notes;
     let facts = json!({
         "node_features": schema.node_features.len(),

@@ -5,11 +5,10 @@ use std::path::Path;
 use megabatch_graph_cache::GraphFile;
 use serde_json::json;
 
-use super::counted;
 use crate::adapters::graphs::require_nodes;
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
-use crate::text::{bytes, shown};
+use crate::text::{bytes, plural, shown};
 
 /// Damaged graphs that are told by name.
 const NAMED_MAX: usize = 10;
@@ -27,7 +26,7 @@ pub fn verify(path: &Path) -> Result<CommandReport> {
         let more = if damaged.len() > keys.len() { ", …" } else { "" };
         return Err(Error::data(format!(
             "{first}; of {} {} damaged: {}{more}",
-            counted(file.len(), "graph"),
+            plural(file.len(), "graph"),
             damaged.len(),
             keys.join(", ")
         )));
@@ -39,7 +38,7 @@ pub fn verify(path: &Path) -> Result<CommandReport> {
     let text = format!(
         "{}: {}, {}: all as they were written",
         path.display(),
-        counted(file.len(), "graph"),
+        plural(file.len(), "graph"),
         bytes(file.bytes())
     );
     let json = json!({ "file": shown(path), "graphs": file.len(), "bytes": file.bytes(), "damaged": 0 });

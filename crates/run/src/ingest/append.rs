@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 use super::Recipe;
 use super::existing_series::ExistingSeries;
 use super::provenance::{LISTS, listed};
-use super::series::{counted, in_folder, require_one_named_symbol, require_text, write};
+use super::series::{in_folder, require_text, unlike_names, write};
 use super::source_files::SourceFiles;
 use super::spool::SpoolFolder;
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::output;
-use crate::text::shown;
+use crate::text::{plural, shown};
 
 /// Adds the bars of the files of `new` to the series at `out`. `stated` names the options of `new`
 /// that the user stated; they must be those by which the series was made, and none need be. Names
@@ -46,17 +46,12 @@ pub fn append(new: &Recipe, stated: &[String], out: &Path, host: &Host<'_>) -> R
             out.display()
         )));
     }
-    let new = new.clone().with_files_of_folders()?;
-    for path in new.files() {
-        // The name of a file that is not there would be taken for a symbol.
-        path.metadata().map_err(|source| BarsError::Open { path: path.to_owned(), source })?;
-    }
-    in_folder(out, host, |folder| append_in(folder, &new, stated, out, host, start))
+    in_folder(out, host, |folder| append_in(folder, new, stated, out, host, start))
 }
 
 fn append_in(
     folder: &SpoolFolder,
-    new: &Recipe,
+    given: &Recipe,
     stated: &[String],
     out: &Path,
     host: &Host<'_>,
@@ -64,11 +59,17 @@ fn append_in(
 ) -> Result<CommandReport> {
     let mut kept = ExistingSeries::open(out)?;
     let base = kept.base()?;
-    take_stated_symbol(&mut kept, new, stated, out)?;
-    require_same_choices(&Recipe { base: Some(base), ..kept.recipe.clone() }, new, stated, out)?;
-    require_known_symbols(&kept, new, out)?;
+    take_stated_symbol(&mut kept, given, stated, out)?;
+    require_same_choices(&Recipe { base: Some(base), ..kept.recipe.clone() }, given, stated, out)?;
+    let new = Recipe { symbol: kept.recipe.symbol.clone(), ..given.clone() };
+    let new = new.with_files_of_folders(host.observer)?;
+    for path in new.files() {
+        // The name of a file that is not there would be taken for a symbol.
+        path.metadata().map_err(|source| BarsError::Open { path: path.to_owned(), source })?;
+    }
+    require_known_symbols(&kept, &new, out)?;
     kept.files = SourceFiles::find(&kept.recipe, &kept.provenance, out)?;
-    let added = kept.files.without_these(&kept.recipe, new)?;
+    let added = kept.files.without_these(&kept.recipe, &new)?;
     let previous = PreviousSeries::new(&kept, &added);
     if added.files().is_empty() && kept.files.are_unchanged() {
         let text = format!("{}: the bars of these files are in it already; nothing was written", out.display());
@@ -95,11 +96,14 @@ fn append_in(
             if kept.recipe.bid.is_empty() { "bars, and not of bid and ask" } else { "bid and ask (--bid, --ask)" }
         )));
     }
-    // A file of the stated symbol's name is of it, however those of before are named.
-    let stated_symbol = recipe.symbol.as_deref().unwrap_or_default();
-    let has_its_name = |file: &&Path| named_symbol(file).is_some_and(|name| name.eq_ignore_ascii_case(stated_symbol));
-    if !added.files().iter().all(has_its_name) {
-        require_one_named_symbol(&recipe)?;
+    if let Some(symbol) = &recipe.symbol {
+        let mut files = kept.recipe.files();
+        for path in added.files() {
+            if let NewName::Unlike(earlier) = NewName::new(path, symbol, &files) {
+                return Err(unlike_names(symbol, earlier, path));
+            }
+            files.push(path);
+        }
     }
     for file in recipe.files() {
         require_text(file, "the account of its bars that the series file keeps")?;
@@ -171,10 +175,10 @@ fn take_stated_symbol(kept: &mut ExistingSeries, new: &Recipe, stated: &[String]
 
 /// Refuses bars of symbols that the series does not have.
 fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Result<()> {
-    let (options, symbols) = (kept.recipe.read_options(), kept.symbols());
+    let (options, symbols, files) = (kept.recipe.read_options(), kept.symbols(), kept.recipe.files());
     for path in new.files() {
         let fix = match &symbols[..] {
-            [only] if is_named_after_another(path, &kept.recipe) => {
+            [only] if matches!(NewName::new(path, only, &files), NewName::Unlike(_)) => {
                 format!("; if bars of {only} are meant, name the file after {only}")
             }
             [only] => format!("; if bars of {only} are meant, add `--symbol {only}`"),
@@ -197,11 +201,29 @@ fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Res
     Ok(())
 }
 
-/// True if the name of `path` has another symbol than those of the files of `recipe`: to state one
-/// symbol for both is refused.
-fn is_named_after_another(path: &Path, recipe: &Recipe) -> bool {
-    named_symbol(path)
-        .is_some_and(|name| recipe.files().into_iter().filter_map(named_symbol).any(|other| other != name))
+/// Name of a new file beside the symbol of a series and the names of its files.
+enum NewName<'a> {
+    /// It tells no symbol, or that of the series, or one that a file of before is named after.
+    Fits,
+    /// It tells another symbol than this file of before: to state one symbol for both is refused.
+    Unlike(&'a Path),
+}
+
+impl<'a> NewName<'a> {
+    fn new(path: &Path, symbol: &str, files: &[&'a Path]) -> Self {
+        let Some(name) = named_symbol(path).filter(|name| !name.eq_ignore_ascii_case(symbol)) else {
+            return NewName::Fits;
+        };
+        let mut earlier = None;
+        for file in files {
+            match named_symbol(file) {
+                Some(other) if other == name => return NewName::Fits,
+                Some(_) => earlier = earlier.or(Some(*file)),
+                None => {}
+            }
+        }
+        earlier.map_or(NewName::Fits, NewName::Unlike)
+    }
 }
 
 /// Numbers of the series before bars were appended.
@@ -246,10 +268,10 @@ impl PreviousSeries {
         let (all, with): (u64, usize) = (bars.values().sum(), bars.values().filter(|bars| **bars > 0).count());
         let mut text = format!(
             "appended {} of {with} of {} and {}; the scalers are those of before. Features, cleaning and open bars go on from the bars of before, read again from {}",
-            counted(all as usize, "bar"),
-            counted(bars.len(), "instrument"),
-            counted(samples as usize, "sample"),
-            counted(self.files_read_again, "file")
+            plural(all as usize, "bar"),
+            plural(bars.len(), "instrument"),
+            plural(samples as usize, "sample"),
+            plural(self.files_read_again, "file")
         );
         for (files, said) in [
             (&self.grown, "has grown: it begins with the bytes of before"),

@@ -30,9 +30,6 @@ pub(super) struct ExistingSeries {
     pub(super) scalers: Scalers,
     /// The files that it was made of, once they are examined.
     pub(super) files: SourceFiles,
-    /// Closes of unfinished last bars that the files have more of now, by instrument. Rows and
-    /// targets that they decide may change.
-    pub(super) continued: BTreeMap<String, i64>,
 }
 
 impl ExistingSeries {
@@ -51,14 +48,7 @@ impl ExistingSeries {
         let (provenance, recipe) = Recipe::recorded(path, series.file().attribute("source")?.as_ref())?;
         let names = symbols_in(&provenance, LISTS[0]);
         let scalers = scalers_of(path, series.file(), names, &recipe.spec())?;
-        Ok(ExistingSeries {
-            source,
-            provenance,
-            recipe,
-            scalers,
-            files: SourceFiles::default(),
-            continued: BTreeMap::new(),
-        })
+        Ok(ExistingSeries { source, provenance, recipe, scalers, files: SourceFiles::default() })
     }
 
     fn series(&self) -> &SeriesSource {
@@ -158,6 +148,9 @@ impl InstrumentRows {
 /// from any thread.
 pub(super) struct PrefixCheck {
     kept: ExistingSeries,
+    /// Closes of unfinished last bars that the files have more of now, by instrument. Rows and
+    /// targets that they decide may change.
+    continued: BTreeMap<String, i64>,
     /// By timeframe and instrument.
     bars: Vec<Vec<InstrumentRows>>,
     /// By instrument.
@@ -187,7 +180,7 @@ impl PrefixCheck {
     ///
     /// # Errors
     /// A file that cannot be read.
-    pub(super) fn begin(kept: ExistingSeries, header: &SeriesHeader) -> Result<Self> {
+    pub(super) fn begin(kept: ExistingSeries, continued: BTreeMap<String, i64>, header: &SeriesHeader) -> Result<Self> {
         let file = kept.series().file();
         let names = header.instruments();
         let mut bars = Vec::with_capacity(header.timeframes.len());
@@ -220,7 +213,7 @@ impl PrefixCheck {
         let mut samples: Vec<InstrumentRows> = Vec::with_capacity(names.len());
         for (place, name) in names.iter().enumerate() {
             let start = samples.last().map_or(0, |last| last.old.end);
-            let old = start..kept.first_sample_after(place);
+            let old = start..file.first_sample_after(place);
             let own = header.segments.iter().filter(|segment| segment.instrument as usize == place);
             let (first, count) = own.fold((None, 0), |(first, count), segment| {
                 (first.or(Some(segment.samples.start)), count + segment.samples.len())
@@ -231,7 +224,7 @@ impl PrefixCheck {
             }
             samples.push(InstrumentRows { old, new_start: first.unwrap_or(0) });
         }
-        Ok(PrefixCheck { kept, bars, samples, loss })
+        Ok(PrefixCheck { kept, continued, bars, samples, loss })
     }
 
     /// Ends after the last piece.
@@ -266,7 +259,7 @@ impl PrefixCheck {
 
     /// True if the last bar of the instrument was unfinished, and decides values known at `time`.
     fn may_change(&self, place: usize, time: i64) -> bool {
-        self.kept.continued.get(self.name(place)).is_some_and(|&close_time| time >= close_time)
+        self.continued.get(self.name(place)).is_some_and(|&close_time| time >= close_time)
     }
 
     fn changed_bar(&self, timeframe: usize, rows: &TimeframePiece) -> Result<Option<Change>> {
@@ -350,20 +343,6 @@ impl PrefixCheck {
 }
 
 impl ExistingSeries {
-    /// The first sample that is of an instrument after that at `place`; samples are in the order of
-    /// the instruments.
-    fn first_sample_after(&self, place: usize) -> usize {
-        let (file, mut low, mut high) = (self.series().file(), 0, self.samples());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            match file.instrument_of(middle).is_none_or(|instrument| instrument <= place) {
-                true => low = middle + 1,
-                false => high = middle,
-            }
-        }
-        low
-    }
-
     /// True if the row of `timeframe` that closes at `close_time` is the last and was made of
     /// shorter bars: a file of own bars ended with its bar, which might have been unfinished.
     fn is_made_at_the_end(&self, symbol: &str, timeframe: &str, close_time: i64) -> bool {

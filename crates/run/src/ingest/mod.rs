@@ -5,6 +5,7 @@ mod bar_columns;
 mod context;
 pub(crate) mod disk;
 mod existing_series;
+mod folder_files;
 mod functions;
 pub(crate) mod implausible;
 mod named_options;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_bars::{
-    BarSource as _, Bars, FileSummary, LastBar, ReadSummary, Recording, RowError, SpooledBars, Timeframe,
+    Bar, BarSource as _, Bars, FileSummary, ReadSummary, Recording, RowError, SpooledBars, Timeframe,
     listed as listed_names, partition_point,
 };
 use serde_json::Value;
@@ -76,14 +76,14 @@ pub(super) fn continued_bars(
 }
 
 /// The first bar that opens at `open_time` or later.
-fn bar_from(bars: &SpooledBars, open_time: i64) -> Result<Option<LastBar>> {
+fn bar_from(bars: &SpooledBars, open_time: i64) -> Result<Option<Bar>> {
     let place = partition_point(bars, |own| own < open_time)?;
     if place == bars.len() {
         return Ok(None);
     }
     let mut one = Bars::with_capacity(bars.timeframe(), 1);
     bars.read(place..place + 1, &mut one)?;
-    Ok(Some(LastBar::from(&one.bar(0))))
+    Ok(Some(one.bar(0)))
 }
 
 /// A warning of instruments with bars of a day or longer whose new files have no bar that `kept`

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{Adjustments, ComparedFiles, FileSummary, Gap, LastBar, OwnBars, ReadSummary, RowCount};
+use megabatch_bars::{Adjustments, Bar, ComparedFiles, FileSummary, Gap, OwnBars, ReadSummary, RowCount};
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -71,21 +71,22 @@ pub(crate) const LAST_BAR: &str = "last_bar";
 /// earlier versions have none.
 pub(crate) const LAST_OPEN_TIME: &str = "last_open_time_ns";
 
-pub(super) fn last_bar_json(bar: &LastBar) -> Value {
-    let LastBar { open_time, open, high, low, close, volume } = bar;
+pub(super) fn last_bar_json(bar: &Bar) -> Value {
+    let Bar { open_time, open, high, low, close, volume, .. } = bar;
     json!({ "open_time_ns": open_time, "open": open, "high": high, "low": low, "close": close, "volume": volume })
 }
 
 /// The last bar of an instrument in a provenance.
-pub(super) fn last_bar(instrument: &Value) -> Option<LastBar> {
+pub(super) fn last_bar(instrument: &Value) -> Option<Bar> {
     let bar = &instrument[LAST_BAR];
-    Some(LastBar {
+    Some(Bar {
         open_time: bar["open_time_ns"].as_i64()?,
         open: bar["open"].as_f64()?,
         high: bar["high"].as_f64()?,
         low: bar["low"].as_f64()?,
         close: bar["close"].as_f64()?,
         volume: bar["volume"].as_f64()?,
+        ..Bar::default()
     })
 }
 

@@ -18,13 +18,14 @@ use std::path::{Path, PathBuf};
 use megabatch_bars::{
     BinClock, ColumnFeature, ColumnTargets, DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices,
     ReadOptions, Repeats, Scaling, SeriesSpec, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone,
-    bar_files,
 };
 use megabatch_chunk_io::{AttributeValue, SeriesFile};
 use megabatch_gpu_core::Device;
 use serde_json::Value;
 
 use crate::error::{Error, Result};
+use crate::host::Observer;
+use crate::ingest::folder_files::FolderFiles;
 use crate::ingest::provenance::{LISTS, symbols_in};
 use crate::text::{DAY_NS, Duration};
 
@@ -212,11 +213,18 @@ impl Recipe {
         self.bars.iter_mut().chain(&mut self.bid).chain(&mut self.ask).chain(context)
     }
 
-    /// The recipe with the files of bars that stand in its folders in their place.
-    pub(crate) fn with_files_of_folders(mut self) -> Result<Self> {
+    /// The recipe with the files of bars that stand in its folders in their place. Files of other
+    /// symbols than a stated one are left out, which a note says.
+    pub(crate) fn with_files_of_folders(mut self, observer: &dyn Observer) -> Result<Self> {
+        let symbol = self.symbol.as_deref();
         for paths in [&mut self.bars, &mut self.bid, &mut self.ask] {
-            let files = paths.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?;
-            *paths = files.into_iter().flatten().collect();
+            let mut files = Vec::with_capacity(paths.len());
+            for path in &*paths {
+                let found = FolderFiles::find(path, symbol)?;
+                symbol.and_then(|symbol| found.note(path, symbol)).iter().for_each(|note| observer.note(note));
+                files.extend(found.read);
+            }
+            *paths = files;
         }
         Ok(self)
     }

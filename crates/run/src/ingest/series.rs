@@ -1,6 +1,6 @@
 //! Bars as text become aligned multi-timeframe series in one HDF5 file.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandRep
     recipe.check()?;
     let unread: Vec<String> =
         [&recipe.bars, &recipe.bid, &recipe.ask].into_iter().flatten().filter_map(|path| unread(path)).collect();
-    let recipe = recipe.clone().with_files_of_folders()?;
+    let recipe = recipe.clone().with_files_of_folders(host.observer)?;
     require_one_named_symbol(&recipe)?;
     unread.iter().chain(&other_pair(&recipe)).for_each(|note| host.observer.note(note));
     output::check(out, &recipe.files())?;
@@ -103,19 +103,23 @@ fn unread(path: &Path) -> Option<String> {
 ///
 /// # Errors
 /// A usage error that names two of the files.
-pub(super) fn require_one_named_symbol(recipe: &Recipe) -> Result<()> {
+fn require_one_named_symbol(recipe: &Recipe) -> Result<()> {
     let Some(stated) = &recipe.symbol else { return Ok(()) };
     let mut named = recipe.files().into_iter().filter_map(|file| Some((file, named_symbol(file)?)));
-    let Some((first, first_symbol)) = named.next() else { return Ok(()) };
-    match named.find(|(_, symbol)| *symbol != first_symbol) {
-        None => Ok(()),
-        Some((second, second_symbol)) => Err(Error::usage(format!(
-            "--symbol {stated}: {} is named after {first_symbol}, and {} after {second_symbol}; give the files of one symbol, or leave the option out, and each file keeps the symbol of its name",
-            first.display(),
-            second.display()
-        ))
-        .with_field("key", "symbol")),
-    }
+    let Some((first, symbol)) = named.next() else { return Ok(()) };
+    let second = named.find(|(_, other)| *other != symbol);
+    second.map_or(Ok(()), |(second, _)| Err(unlike_names(stated, first, second)))
+}
+
+/// The error of two files that are named after different symbols where one is stated for both.
+pub(super) fn unlike_names(stated: &str, first: &Path, second: &Path) -> Error {
+    let [first_symbol, second_symbol] = [first, second].map(|file| named_symbol(file).unwrap_or_default());
+    Error::usage(format!(
+        "--symbol {stated}: {} is named after {first_symbol}, and {} after {second_symbol}; give the files of one symbol, or leave the option out, and each file keeps the symbol of its name",
+        first.display(),
+        second.display()
+    ))
+    .with_field("key", "symbol")
 }
 
 /// A note on files whose names have another currency pair than the one that was stated.
@@ -172,7 +176,7 @@ pub(super) fn write(
     out: &Path,
     folder: &SpoolFolder,
     host: &Host<'_>,
-    mut kept: Option<ExistingSeries>,
+    kept: Option<ExistingSeries>,
 ) -> Result<SeriesReport> {
     require_room(recipe, folder)?;
     let usage = kept.as_ref().map_or(FunctionUse::New, |_| FunctionUse::Kept(out));
@@ -181,10 +185,11 @@ pub(super) fn write(
     let (spec, symbols) = (recipe.spec(), recordings.symbols());
     // Remarks on a file that is made; one that is not has its error alone.
     let mut notes = Vec::new();
-    if let Some(kept) = &mut kept {
+    let mut continued = BTreeMap::new();
+    if let Some(kept) = &kept {
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
-        kept.continued = continued_bars(&recordings.universe.recordings, &bars, kept)?;
-        notes.extend(kept.continued.iter().map(|(symbol, close_time)| {
+        continued = continued_bars(&recordings.universe.recordings, &bars, kept)?;
+        notes.extend(continued.iter().map(|(symbol, close_time)| {
             format!(
                 "{symbol}: the bar that closes at {} was unfinished when {} was made; it is as the files have it now, and so is what it decides",
                 utc(*close_time),
@@ -232,7 +237,7 @@ pub(super) fn write(
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: source.to_string() };
     report.json["source"] = source;
     let description = series_description(&header, origin);
-    let prefix = kept.map(|kept| PrefixCheck::begin(kept, &header)).transpose()?;
+    let prefix = kept.map(|kept| PrefixCheck::begin(kept, continued, &header)).transpose()?;
     let writing = Pass::begin(host, "write", "bars", plan.bars() as u64);
     write_series_in_pieces(out, &description, |writer| {
         let written = plan.write(&header, &|bars| writing.advance(bars as u64), &|piece| {
@@ -345,11 +350,11 @@ impl SeriesReport {
                 timeframe.window.timeframe.name(),
                 timeframe.rows,
                 timeframe.window.seq_len,
-                counted(header.features().len(), "feature")
+                plural(header.features().len(), "feature")
             ));
         }
         text.push_str(&targets_text(spec));
-        text.push_str(&format!("{} from {} to {}", counted(header.samples, "sample"), utc(first), utc(last)));
+        text.push_str(&format!("{} from {} to {}", plural(header.samples, "sample"), utc(first), utc(last)));
         match header.instruments().len() {
             1 => {}
             count if count > universe::ONE_BY_ONE_MAX => {
@@ -403,10 +408,6 @@ pub(super) fn require_text<'p>(path: &'p Path, holder: &str) -> Result<&'p str> 
             path.display()
         ))
     })
-}
-
-pub(super) fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A warning if so many rows were dropped that the format of the files was probably mistaken.

@@ -18,7 +18,7 @@ use crate::text::Duration;
 
 /// Writes the series of all bars in memory: the oracle.
 fn ingest_in_memory(recipe: &Recipe, out: &Path) -> Result<()> {
-    let recipe = recipe.clone().with_files_of_folders()?;
+    let recipe = recipe.clone().with_files_of_folders(&Silent)?;
     let mut recordings = recipe.read()?;
     let spec = recipe.spec();
     let aligned = recordings.align(&recipe)?;
@@ -319,6 +319,30 @@ fn files_that_are_named_after_several_symbols_are_not_joined_to_one() {
         assert!(error.kind() == Kind::Usage && said.contains("EURUSD_2018.csv is named after EURUSD"), "{said}");
         assert!(said.contains("GBPUSD_2018.csv after GBPUSD; give the files of one symbol"), "{said}");
     }
+}
+
+/// A folder of two pairs was refused, also where one of them was stated.
+#[test]
+fn a_folder_of_several_symbols_gives_the_files_of_the_stated_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let (days, out) = (folder.path().join("days"), folder.path().join("out.h5"));
+    fs::create_dir(&days).unwrap();
+    bars(&days, "EURUSD_1.csv", 2, 1, std::slice::from_ref(&(2_000..3_000)));
+    bars(&days, "GBPUSD_1.csv", 2, 2, &[]);
+    let symbol = Some("EURUSD".to_owned());
+    let recipe = Recipe { bars: vec![days.clone()], symbol, timeframes: windows("M1:4"), ..Recipe::default() };
+    let notes = Notes::default();
+    let host = Host { observer: &notes, ..Host::silent() };
+    let made = ingest(&recipe, &out, &host).unwrap();
+    assert_eq!(made.json["source"]["instruments"][0]["files"].as_array().unwrap().len(), 1);
+    bars(&days, "EURUSD_2.csv", 2, 1, &[]);
+    for (stated, has_more) in [(vec!["symbol".to_owned()], true), (Vec::new(), false)] {
+        let report = append(&recipe, &stated, &out, &host).unwrap();
+        assert_eq!(report.json["appended"]["samples"].as_u64() > Some(0), has_more, "{}", report.text);
+    }
+    let notes = notes.0.lock().unwrap();
+    let told = notes.iter().filter(|note| note.ends_with("are read, and not the others: GBPUSD_1.csv"));
+    assert_eq!(told.count(), 3, "{notes:?}");
 }
 
 /// Remarks of the work.

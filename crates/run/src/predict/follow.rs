@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use megabatch_bars::{Bar, BarLines, Bars, Error as BarsError, KnownBars, likely_symbol, named_pair};
+use megabatch_bars::{
+    Bar, BarLines, Bars, Error as BarsError, KnownBars, Result as BarsResult, likely_symbol, named_pair,
+};
 use megabatch_gpu_core::Device;
 use megabatch_nn_cpu::StreamingPredictor;
 use serde_json::json;
@@ -14,7 +16,7 @@ use super::bar_stream::{BarStream, Streaming};
 use super::forecast_lines::{ForecastLines, LineForm};
 use super::stream_progress::{StreamProgress, StreamTotals, needed_text};
 use super::streaming_model::{FollowRequest, StreamingModel, refuse};
-use super::tail::{AtEnd, BarSource, Tail};
+use super::tail::{BarSource, Tail};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -62,19 +64,28 @@ pub fn follow(
     require_own_name(source.name(), &subject, request, host)?;
     let file = match &source {
         // What is read of a pipe does not come again.
-        BarSource::File { path, at_end } => Some((*path, *at_end)).filter(|(path, _)| path.is_file()),
+        BarSource::File { path, .. } => Some(*path).filter(|path| path.is_file()),
         BarSource::Lines { .. } => None,
     };
     let options = subject.line_options(request);
-    let finished = |bars: &Bars| {
-        let Some((path, at_end)) = file else { return Ok(None) };
-        let lines = BarLines::new(path, &options, subject.base, bars.open_time.last().copied());
-        finished_bar(path, at_end, lines.comparing_with(KnownBars::new(bars)))
-    };
-    let (mut live, mut history) = begin(&subject, request, finished, host)?;
     let mut tail = Tail::open(source)?;
-    let lines = BarLines::new(tail.name(), &options, subject.base, history.last_open_time);
-    let mut lines = lines.comparing_with(std::mem::take(&mut history.known));
+    let mut bars = subject.history(&request.history)?;
+    let (name, known_until) = (tail.name().to_owned(), bars.open_time.last().copied());
+    let bar_lines = || BarLines::new(&name, &options, subject.base, known_until);
+    let mut lines = bar_lines().comparing_with(KnownBars::new(&bars));
+    let mut first = Ok(Vec::new());
+    if file.is_some() {
+        let passed = PassedLines::read(&mut tail, &mut lines, host)?;
+        first = passed.next;
+        if let Some(bar) = passed.finished {
+            replace_last(&mut bars, bar, &subject.symbol, host);
+            lines = lines.comparing_with(KnownBars::new(&bars));
+        }
+    }
+    let (mut live, history) = begin(&subject, bars, host)?;
+    if let Some(path) = file {
+        require_timeframe(path, bar_lines())?;
+    }
     let (writer, continued): (Box<dyn Write + '_>, Option<&Path>) = match output {
         LineOutput::File(out) => {
             let mut inputs = subject.recipe.files();
@@ -96,7 +107,7 @@ pub fn follow(
     progress.begin(&live);
     let totals = StreamTotals::default();
     let mut stream = Stream { live: &mut live, lines: &mut lines, progress: &mut progress, totals };
-    match stream.run(&mut tail, &mut forecasts, host) {
+    match stream.run(first, &mut tail, &mut forecasts, host) {
         // A reader that went away, as `head` does, is no error.
         Err(error) if error.find::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {}
         done => done?,
@@ -125,31 +136,61 @@ fn is_of_pair(symbol: &str, pair: &str) -> bool {
     likely_symbol(pair, &[symbol.to_owned()]).is_some() || named_pair(Path::new(symbol)).as_deref() == Some(pair)
 }
 
-/// The last bar of the history, where the file at `path` has more of it. `lines` reads the file;
-/// other faults than its timeframe are told when it is followed.
-///
-/// # Errors
-/// [`BarsError::OtherTimeframe`] for a file that evidently begins with bars of another timeframe,
-/// before one of them has a prediction.
-fn finished_bar(path: &Path, at_end: AtEnd, mut lines: BarLines) -> Result<Option<Bar>> {
-    let Ok(mut tail) = Tail::open(BarSource::File { path, at_end: AtEnd::Stop }) else { return Ok(None) };
-    let (mut line, mut read_bytes, mut is_past, mut finished) = (Vec::new(), 0, false, None);
-    while (!is_past || read_bytes < FIRST_BYTES) && matches!(tail.next_into(&mut line), Ok(true)) {
-        if !line.ends_with(b"\n") && at_end == AtEnd::Wait {
-            break;
+/// The lines of a file up to the first that is not passed over, as far as they are there. One that
+/// has begun is waited for: the history may have its bar as it was.
+struct PassedLines {
+    /// Bars of the last of them, or why it cannot be read.
+    next: BarsResult<Vec<Bar>>,
+    /// The last bar of the history, if the file has more of it.
+    finished: Option<Bar>,
+}
+
+impl PassedLines {
+    fn read(tail: &mut Tail<'_>, lines: &mut BarLines, host: &Host<'_>) -> Result<Self> {
+        let mut passed = PassedLines { next: Ok(Vec::new()), finished: None };
+        let mut line = Vec::new();
+        while passed.finished.is_none() && passed.next.as_ref().is_ok_and(Vec::is_empty) {
+            if !tail.next_ready(&mut line)? {
+                if !tail.has_begun_line() {
+                    break;
+                }
+                let name = tail.name().display();
+                host.observer.note(&format!("{name}: its last line has no end yet, and is waited for"));
+                tail.next_into(&mut line)?;
+            }
+            passed = PassedLines { next: lines.push(&line), finished: lines.take_finished_bar() };
         }
+        Ok(passed)
+    }
+}
+
+/// Puts `bar`, of which the history has a part, in the place of the last of its `bars`.
+fn replace_last(bars: &mut Bars, bar: Bar, symbol: &str, host: &Host<'_>) {
+    host.observer.note(&format!(
+        "{symbol}: the bar that opens at {} was unfinished in the bars before; it is as the followed file has it now",
+        utc(bar.open_time)
+    ));
+    let last = bars.len() - 1;
+    // Spreads of lines may have another unit.
+    let spread = bars.bar(last).spread;
+    bars.truncate(last);
+    bars.push(Bar { spread, ..bar });
+}
+
+/// Refuses a file that evidently begins with bars of another timeframe, before one of them has a
+/// prediction. `lines` reads them; other faults are told when they are followed.
+fn require_timeframe(path: &Path, mut lines: BarLines) -> Result<()> {
+    let Ok(mut tail) = Tail::open(BarSource::File { path, at_end: AtEnd::Wait }) else { return Ok(()) };
+    let (mut line, mut read_bytes) = (Vec::new(), 0);
+    while read_bytes < FIRST_BYTES && matches!(tail.next_ready(&mut line), Ok(true)) {
         read_bytes += line.len();
         match lines.push(&line) {
-            Ok(bars) if !is_past => {
-                finished = lines.take_finished_bar();
-                is_past = !bars.is_empty() || finished.is_some();
-            }
             Ok(_) => {}
             Err(error @ BarsError::OtherTimeframe { .. }) => return Err(error.into()),
             Err(_) => break,
         }
     }
-    Ok(finished)
+    Ok(())
 }
 
 /// Bytes of a file in which its timeframe shows: some thousand bars.
@@ -158,33 +199,12 @@ const FIRST_BYTES: usize = 1 << 16;
 /// The bars of the history.
 struct SeenBars {
     bars: usize,
-    /// When the last of them opens.
-    last_open_time: Option<i64>,
+    /// When the last of them closes.
     closes: Option<i64>,
-    /// The last of them, until rows are compared with them.
-    known: KnownBars,
 }
 
-/// The model with the states after its history, whose last bar is that of `finished`, if it has
-/// more of it.
-fn begin<'a>(
-    subject: &StreamingModel,
-    request: &FollowRequest,
-    finished: impl Fn(&Bars) -> Result<Option<Bar>>,
-    host: &Host<'a>,
-) -> Result<(BarStream<'a>, SeenBars)> {
-    let mut bars = subject.history(&request.history)?;
-    if let (Some(bar), Some(last)) = (finished(&bars)?, bars.len().checked_sub(1)) {
-        host.observer.note(&format!(
-            "{}: the bar that opens at {} was unfinished in the bars before; it is as the followed file has it now",
-            subject.symbol,
-            utc(bar.open_time)
-        ));
-        // Spreads of lines may have another unit.
-        let spread = bars.bar(last).spread;
-        bars.truncate(last);
-        bars.push(Bar { spread, ..bar });
-    }
+/// The model with the states after its history.
+fn begin<'a>(subject: &StreamingModel, mut bars: Bars, host: &Host<'a>) -> Result<(BarStream<'a>, SeenBars)> {
     let mut functions = None;
     if let Some(given) = host.functions {
         let (with_columns, tail) = subject.with_functions(&bars, given)?;
@@ -197,8 +217,7 @@ fn begin<'a>(
     let mut live = BarStream::new(series, follower, subject.streaming()).with_functions(functions);
     live.replay(&bars, subject.spec.holes)?;
     let closes = bars.len().checked_sub(1).map(|last| bars.close_time(last));
-    let (last_open_time, known) = (bars.open_time.last().copied(), KnownBars::new(&bars));
-    Ok((live, SeenBars { bars: bars.len(), last_open_time, closes, known }))
+    Ok((live, SeenBars { bars: bars.len(), closes }))
 }
 
 fn greeting(subject: &StreamingModel, history: &SeenBars, name: &Path) -> String {
@@ -230,15 +249,21 @@ struct Stream<'s, 'o> {
 }
 
 impl Stream<'_, '_> {
-    /// Reads, predicts and writes, until there are no more lines.
-    fn run(&mut self, tail: &mut Tail<'_>, forecasts: &mut ForecastLines<'_>, host: &Host<'_>) -> Result<()> {
-        let mut text = Vec::new();
-        while tail.next_into(&mut text)? {
-            let bars = match self.lines.push(&text) {
+    /// Predicts the `first` bars, then reads, predicts and writes, until there are no more lines.
+    fn run(
+        &mut self,
+        first: BarsResult<Vec<Bar>>,
+        tail: &mut Tail<'_>,
+        forecasts: &mut ForecastLines<'_>,
+        host: &Host<'_>,
+    ) -> Result<()> {
+        let (mut next, mut text) = (first, Vec::new());
+        loop {
+            let bars = match next {
                 Err(error @ BarsError::BadRow { .. }) => {
                     tail.refuse(error.into())?;
                     self.totals.refused += 1;
-                    continue;
+                    Vec::new()
                 }
                 bars => bars?,
             };
@@ -280,6 +305,10 @@ impl Stream<'_, '_> {
                 host.observer.note(&complaint.to_string());
                 self.totals.dropped += 1;
             }
+            if !tail.next_into(&mut text)? {
+                break;
+            }
+            next = self.lines.push(&text);
         }
         self.lines.finish()?;
         Ok(forecasts.finish()?)

@@ -65,7 +65,14 @@ pub(super) struct Tail<'a> {
 
 enum Input<'a> {
     Lines(Box<dyn BufRead + 'a>),
-    File { reader: BufReader<File>, read_bytes: u64, at_end: AtEnd, identity: FileIdentity },
+    File {
+        reader: BufReader<File>,
+        read_bytes: u64,
+        at_end: AtEnd,
+        identity: FileIdentity,
+        /// The line whose end was not there yet.
+        begun: Vec<u8>,
+    },
 }
 
 /// Device and inode of a file.
@@ -98,7 +105,7 @@ impl<'a> Tail<'a> {
         }
         Ok(Tail {
             name: path.to_owned(),
-            input: Input::File { reader, read_bytes: 0, at_end, identity: identity(&found) },
+            input: Input::File { reader, read_bytes: 0, at_end, identity: identity(&found), begun: Vec::new() },
             refused: None,
         })
     }
@@ -125,22 +132,38 @@ impl<'a> Tail<'a> {
     /// Puts the next line into `line` once it is whole, or where nothing follows; false after the
     /// last.
     pub(super) fn next_into(&mut self, line: &mut Vec<u8>) -> Result<bool> {
-        line.clear();
-        let (reader, read_bytes, at_end, identity): (&mut dyn BufRead, _, _, _) = match &mut self.input {
-            Input::Lines(lines) => return Ok(read_line(lines, line)? > 0),
-            Input::File { reader, read_bytes, at_end, identity } => (reader, read_bytes, *at_end, identity),
-        };
         loop {
-            let read = read_line(reader, line);
-            *read_bytes += read.map_err(|error| unusable(&self.name, "read", &error))? as u64;
-            if line.ends_with(b"\n") {
+            if self.next_ready(line)? {
                 return Ok(true);
             }
-            if at_end == AtEnd::Stop {
-                return Ok(!line.is_empty());
+            match &mut self.input {
+                Input::Lines(lines) => {
+                    line.clear();
+                    return Ok(read_line(lines, line)? > 0);
+                }
+                Input::File { at_end: AtEnd::Stop, .. } => return Ok(false),
+                Input::File { identity, read_bytes, .. } => wait(&self.name, *identity, *read_bytes)?,
             }
-            self::wait(&self.name, *identity, *read_bytes)?;
         }
+    }
+
+    /// Puts the next line of a file into `line` if it is whole now; false where more may come.
+    /// Other sources are not asked: their lines may have to be waited for.
+    pub(super) fn next_ready(&mut self, line: &mut Vec<u8>) -> Result<bool> {
+        let Input::File { reader, read_bytes, at_end, begun, .. } = &mut self.input else { return Ok(false) };
+        let read = read_line(reader, begun);
+        *read_bytes += read.map_err(|error| unusable(&self.name, "read", &error))? as u64;
+        let is_whole = begun.ends_with(b"\n") || (*at_end == AtEnd::Stop && !begun.is_empty());
+        if is_whole {
+            std::mem::swap(line, begun);
+            begun.clear();
+        }
+        Ok(is_whole)
+    }
+
+    /// True if a part of the next line is there, and more of it may come.
+    pub(super) fn has_begun_line(&self) -> bool {
+        matches!(&self.input, Input::File { begun, .. } if !begun.is_empty())
     }
 }
 
@@ -187,9 +210,35 @@ fn wait(path: &Path, opened: FileIdentity, read_bytes: u64) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::io::{Read as _, Write as _};
 
     use super::*;
+
+    #[test]
+    fn a_line_without_its_end_is_whole_where_nothing_follows() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("live.csv");
+        let path = file.as_path();
+        std::fs::write(path, "one\ntw").unwrap();
+        let open = |at_end| Tail::open(BarSource::File { path, at_end }).unwrap();
+        let (mut waiting, mut ending, mut line) = (open(AtEnd::Wait), open(AtEnd::Stop), Vec::new());
+        for tail in [&mut waiting, &mut ending] {
+            assert!(tail.next_ready(&mut line).unwrap() && line == b"one\n");
+        }
+        assert!(ending.next_ready(&mut line).unwrap() && line == b"tw");
+        assert!(!ending.next_into(&mut line).unwrap());
+        assert!(!waiting.next_ready(&mut line).unwrap());
+        assert_eq!([&waiting, &ending].map(Tail::has_begun_line), [true, false]);
+        File::options().append(true).open(path).unwrap().write_all(b"o\nthree\n").unwrap();
+        assert!(waiting.next_into(&mut line).unwrap() && line == b"two\n");
+        assert!(waiting.next_into(&mut line).unwrap() && line == b"three\n");
+        assert!(!waiting.next_ready(&mut line).unwrap() && !waiting.has_begun_line());
+        let mut piped =
+            Tail::open(BarSource::Lines { name: "-", lines: Box::new(&b"one"[..]), refused: None }).unwrap();
+        assert!(!piped.next_ready(&mut line).unwrap());
+        assert!(piped.next_into(&mut line).unwrap() && line == b"one");
+        assert!(!piped.next_into(&mut line).unwrap());
+    }
 
     // `head -c 1500000000 /dev/zero | megabatch predict --run run --follow -` took as much memory.
     #[test]

@@ -149,17 +149,22 @@ fn a_file_that_is_named_after_the_stated_symbol_is_of_it() {
     let plain = Recipe { symbol: Some("EURUSD".to_owned()), symbol_pattern: None, ..base(Vec::new()) };
     let old = part(&stage.whole, "GBPUSD.csv", 0..CUT);
     ingest(&Recipe { bars: vec![old], ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
-    let append_as = |name: &str| {
-        let new = part(&stage.whole, name, CUT..rows_in(&stage.whole));
+    let rows = rows_in(&stage.whole);
+    let append_as = |name: &str, end: usize| {
+        let new = part(&stage.whole, name, CUT..end);
         append(&Recipe { bars: vec![new], ..plain.clone() }, &[], &stage.out, &Host::silent())
     };
-    let said = append_as("USDJPY.csv").unwrap_err().to_string();
+    let said = append_as("USDJPY.csv", rows).unwrap_err().to_string();
     assert!(
         said.contains("GBPUSD.csv is named after GBPUSD, and ") && said.contains("USDJPY.csv after USDJPY"),
         "{said}"
     );
-    let report = append_as("EURUSD_new.csv").unwrap();
-    assert_eq!(report.json["appended"]["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
+    // Beside that file, those of before were two names, and every other file was refused.
+    for (name, end, count) in
+        [("EURUSD_new.csv", rows - 200, rows - 200 - CUT), ("GBPUSD_2.csv", rows - 100, 100), ("last.csv", rows, 100)]
+    {
+        assert_eq!(append_as(name, end).unwrap().json["appended"]["bars"]["EURUSD"], count, "{name}");
+    }
 }
 
 /// An export in mid-session ends with an unfinished bar, at which the next export was refused.
