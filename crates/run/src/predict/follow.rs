@@ -16,7 +16,7 @@ use super::bar_stream::{BarStream, Streaming};
 use super::forecast_lines::{ForecastLines, LineForm};
 use super::stream_progress::{StreamProgress, StreamTotals, needed_text};
 use super::streaming_model::{FollowRequest, StreamingModel, refuse};
-use super::tail::{BarSource, Tail};
+use super::tail::{AtEnd, BarSource, Tail};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::host::Host;
