@@ -452,7 +452,7 @@ impl Trainer {
         loss_inputs: LossInputs<'a>,
     ) -> Source<'a> {
         let MemoryLimits { chunk_percent, .. } = self.fallback.limits();
-        let (edge_form, gather_mode) = (self.backend.edge_form(&self.model), self.backend.gather_mode());
+        let (edge_form, gather_mode) = (self.backend.edge_form(), self.backend.gather_mode());
         Source { samples: run.samples, graphs, edge_form, scope, batch_size, chunk_percent, gather_mode, loss_inputs }
     }
 
