@@ -36,7 +36,7 @@ use affine::Affine;
 pub(super) use counting::estimate;
 use encoder::Encodings;
 use graph_loss::GraphLoss;
-use layer::{BatchInputs, GraphLayer, LayerShape};
+use layer::{BatchInputs, GraphLayer, GraphSizes, LayerShape};
 use shared::Shared;
 
 #[derive(Debug)]
@@ -131,10 +131,10 @@ impl GraphModel {
             (None, Some(kept)) => kept.select(graphs.indices(), nodes, &mut self.lists),
             (None, None) => panic!("a batch brings the edges of its graphs unless the device keeps them"),
         }
-        let nodes_and_places = [self.lists.nodes(), bucket_places(self.lists.places())];
+        let graph_sizes = GraphSizes { nodes: self.lists.nodes(), places: bucket_places(self.lists.places()) };
         let [outputs, d_outputs, read] = self.lens(self.rows());
-        self.lists.reserve(nodes_and_places[1], self.seen.attributes)?;
-        self.layers.iter_mut().try_for_each(|layer| layer.prepare(nodes_and_places, learns))?;
+        self.lists.reserve(graph_sizes.places, self.seen.attributes)?;
+        self.layers.iter_mut().try_for_each(|layer| layer.prepare(graph_sizes, learns))?;
         ensure_capacity(&mut self.outputs, outputs)?;
         ensure_capacity(&mut self.read, read)?;
         ensure_capacity(&mut self.arguments, read)?;
@@ -143,8 +143,8 @@ impl GraphModel {
         }
         ensure_capacity(&mut self.d_outputs, d_outputs)?;
         ensure_capacity(&mut self.d_read, if self.head.is_some() { read } else { 0 })?;
-        self.shared.ensure_capacity(self.layers.iter().map(|layer| &layer.shape), nodes_and_places)?;
-        ensure_capacity(&mut self.shared.d_y, nodes_and_places[0] * self.widths[0])
+        self.shared.ensure_capacity(self.layers.iter().map(|layer| &layer.shape), graph_sizes)?;
+        ensure_capacity(&mut self.shared.d_y, graph_sizes.nodes * self.widths[0])
     }
 
     /// Numbers in outputs, in their gradient and in what is read, where they are not those of
