@@ -10,15 +10,14 @@ use megabatch_nn::model::SampleShape;
 use megabatch_nn_cuda::Accelerator;
 
 use crate::data::prefetch::{Source, with_batches};
-use crate::data::samples::{Batch, Samples};
+use crate::data::samples::{Batch, Samples, are_slices};
 use crate::error::Result;
 
 /// True if a GPU can keep the windows of `samples`: if they are stored whole, not slices of series,
 /// and have fewer than 2³² bars in each timeframe.
 pub fn can_keep_windows(samples: &dyn Samples) -> bool {
-    let are_stored = samples.series().is_none() && samples.streamed_series().is_none();
     let mut timeframes = samples.shape().timeframes.iter();
-    are_stored && timeframes.all(|timeframe| u32::try_from(samples.len() * timeframe.steps).is_ok())
+    !are_slices(samples) && timeframes.all(|timeframe| u32::try_from(samples.len() * timeframe.steps).is_ok())
 }
 
 /// True if a GPU can keep the edges of all `graphs`: if they have fewer than 2³² nodes and edges.

@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::data::carried_rows::SlicedSeries;
 use crate::data::kept_windows::{can_keep_graphs, can_keep_windows};
 use crate::data::sample_ranges::SampleRanges;
-use crate::data::samples::{Samples, resident_series};
+use crate::data::samples::{Samples, resident_series, shares_bars};
 use crate::data::schedule::Schedule;
 use crate::error::Result;
 use crate::evaluate::shared::own_part;
@@ -214,11 +214,6 @@ fn largest_batch_of_graphs(
     let (kept_windows, series) = (kept_windows(config, samples), series.filter(|_| config.keeps_series_on_gpu()));
     let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, graphs, ..LargestBatch::default() };
     Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, ..rest })
-}
-
-/// True if windows of `samples` are slices of series, and come as such.
-fn shares_bars(samples: &dyn Samples) -> bool {
-    samples.streamed_series().is_some() || resident_series(samples).is_some()
 }
 
 /// Stored windows of each timeframe that a GPU keeps.

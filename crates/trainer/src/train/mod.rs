@@ -36,7 +36,7 @@ use crate::data::kept_windows::{KeptWindows, can_keep_graphs, can_keep_windows};
 use crate::data::prefetch::{Source, with_batches};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::sample_weights::{LossInputs, SampleWeights};
-use crate::data::samples::{Samples, resident_series};
+use crate::data::samples::{Samples, resident_series, shares_bars};
 use crate::data::schedule::Schedule;
 use crate::data::target_scales::{TargetScales, tensors_in_target_units};
 use crate::error::{Error, Result};
@@ -379,8 +379,7 @@ impl Trainer {
         let (target_scales, weights) =
             (self.target_scales.clone(), SampleWeights::new(&self.config, run.samples, run.train)?);
         let loss_inputs = LossInputs { target_scales: target_scales.as_ref(), weights };
-        let has_series = resident.is_some() || run.samples.streamed_series().is_some();
-        let largest = if has_series { self.largest_batch(run)? } else { None };
+        let largest = if shares_bars(run.samples) { self.largest_batch(run)? } else { None };
         let source = self.source(run, graphs, &scope, schedule.capacity(), loss_inputs);
         let outcome = with_batches(source, order, |feed| {
             let mut pipeline = BatchPipeline { feed, ahead: None, largest };
