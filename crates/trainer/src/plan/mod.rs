@@ -58,6 +58,31 @@ pub fn reduction_blocks(config: &Config, train_samples: usize) -> Result<usize> 
     Ok(schedule.blocks_of(&schedule.step(0)).len())
 }
 
+/// Sizes of the batches that a run holds at once, in samples or graphs.
+struct HeldBatches {
+    /// Size of each of the two of a step.
+    step: usize,
+    /// Size of each of the two of a validation, which interrupts training.
+    validation: usize,
+    /// Samples that are counted ahead.
+    counted: usize,
+}
+
+impl HeldBatches {
+    /// The batches of a run with `config` that validates on `validated` samples or graphs.
+    fn new(config: &Config, validated: usize) -> Self {
+        // Tasks of a step of several batches are counted ahead, sample by sample, where targets are
+        // not in memory. The batches of a validation take no less than the sample that is counted,
+        // and are not there at the same time.
+        let counts_ahead = matches!(config.loss, Loss::Tasks(_)) && config.gradient_accumulation_steps > 1;
+        HeldBatches {
+            step: config.batch_capacity(),
+            validation: if validated > 0 { config.batch_size } else { 0 },
+            counted: usize::from(counts_ahead && validated == 0),
+        }
+    }
+}
+
 /// Number of states that a run carries. Its footprint depends on them besides shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CarriedStates {
@@ -119,7 +144,7 @@ impl Footprint {
     /// As [`Model::new`].
     pub fn new(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
         let capacity = config.compute().capacity(config.purpose());
-        Footprint::with_room(config, shape, capacity, 1, validation_samples > 0)
+        Footprint::with_room(config, shape, capacity, 1, validation_samples)
     }
 
     /// The footprint of training a model over graphs. `nodes` and `edges` are those of the largest
@@ -136,7 +161,7 @@ impl Footprint {
         validation_graphs: usize,
     ) -> Result<Self> {
         let capacity = config.compute().graph_capacity(nodes, edges);
-        Footprint::with_room(config, shape, capacity, nodes, validation_graphs > 0)
+        Footprint::with_room(config, shape, capacity, nodes, validation_graphs)
     }
 
     /// The footprint with shards of `capacity` and `samples` samples for each unit of the
@@ -146,7 +171,7 @@ impl Footprint {
         shape: &SampleShape,
         capacity: Capacity,
         samples: usize,
-        validates: bool,
+        validated: usize,
     ) -> Result<Self> {
         config.loss.check_groups(shape.outputs)?;
         check_countable(config, shape, samples)?;
@@ -157,13 +182,8 @@ impl Footprint {
         let workspace = Engine::workspace_len(&model, capacity, config.purpose(), config.precision);
         let working = Engine::working_weights_len(&model, config.precision);
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
-        // Tasks of a step of several batches are counted ahead, sample by sample, where targets are
-        // not in memory.
-        let counts_ahead = matches!(config.loss, Loss::Tasks(_)) && config.gradient_accumulation_steps > 1;
-        // Two of a step and, while a validation interrupts training, two of its own. These take no
-        // less than the sample that is counted, and are not there at the same time.
-        let rows = 2 * config.batch_capacity() + if validates { 2 * config.batch_size } else { 0 };
-        let counted = usize::from(counts_ahead && !validates);
+        let HeldBatches { step, validation, counted } = HeldBatches::new(config, validated);
+        let rows = 2 * (step + validation);
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         let bytes = |numbers: usize| numbers * size_of::<f32>();
         Ok(Footprint {
