@@ -351,7 +351,7 @@ impl Trainer {
         let mut is_ready = false;
         let outcome = self.train_with_batches(run, schedule, observer, &mut is_ready);
         // Without memory for its batches a rank gets to no step, where the others would hear of it.
-        if is_ready { outcome } else { self.agree_on(outcome) }
+        if is_ready { self.settle_divergence(outcome) } else { self.agree_on(outcome) }
     }
 
     /// Trains from where the run stands; `is_ready` once all ranks have memory and samples.
