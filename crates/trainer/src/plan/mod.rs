@@ -16,7 +16,7 @@ use megabatch_nn::model::{Model, Pooling, SampleShape};
 use megabatch_nn_cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
 use serde::Serialize;
 
-use largest::{RankShare, largest_share};
+use largest::{RankShare, largest_batches};
 
 use crate::config::Config;
 use crate::config::countable::check_countable;
@@ -282,14 +282,13 @@ impl GpuFootprint {
         let model = Model::new(samples.shape().clone(), config.model)?;
         let validation = config.evaluated_on_gpu(validation);
         let carried = carried_bars(&config, samples, train)?;
-        let rank_footprint = |share: RankShare| {
-            let batch = largest_share(&config, samples, train, &validation, share)?;
-            let batch = LargestBatch { carried: carried.clone(), ..batch };
-            Ok(GpuFootprint { tensors: megabatch_nn_cuda::tensors(&model, &config.on_device(), &batch) })
-        };
         let shares = RankShare::distinct(&config, train, &validation, ranks)?;
-        let footprints = shares.into_iter().map(rank_footprint).collect::<Result<Vec<_>>>()?;
-        Ok(footprints.into_iter().max_by_key(GpuFootprint::total_bytes).expect("there is a rank"))
+        let batches = largest_batches(&config, samples, train, &validation, shares)?;
+        let footprints = batches.into_iter().map(|batch| {
+            let batch = LargestBatch { carried: carried.clone(), ..batch };
+            GpuFootprint { tensors: megabatch_nn_cuda::tensors(&model, &config.on_device(), &batch) }
+        });
+        Ok(footprints.max_by_key(GpuFootprint::total_bytes).expect("there is a rank"))
     }
 
     /// Sum of all parts.
