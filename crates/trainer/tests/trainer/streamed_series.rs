@@ -205,6 +205,18 @@ fn ends_of_windows_are_read_once_for_all_ranks() {
     assert_eq!([1, 3].map(reads), [4, 4]);
 }
 
+#[test]
+fn ends_of_windows_are_read_once_for_carried_states() {
+    let (samples, train, folder) = (FromFile::new(None), SampleRanges::from(0..100), tempfile::tempdir().unwrap());
+    let checkpoints = Checkpoints::new(folder.path());
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: Some(&checkpoints) };
+    let config = Config { carry_state: true, ..config() };
+    let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
+    assert!(trainer.resume(&run).unwrap().is_none());
+    // One read for each of the two timeframes.
+    assert_eq!(samples.reads.load(Relaxed), 2);
+}
+
 /// Whichever read fails, the error names the file, and the run goes on from its last checkpoint to
 /// the weights of one that no read failed.
 #[test]
