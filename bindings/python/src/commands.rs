@@ -109,33 +109,30 @@ pub(crate) fn feature_columns(features: Vec<String>) -> Vec<String> {
 }
 
 /// Columns of the bars of a series file that only functions see, the library of their frames, the
-/// features that are of no function, and the prices that are read.
+/// features that are of no function, and how bars are read: the clock that was stated, prices, and
+/// the meaning of a time.
 #[expect(clippy::type_complexity, reason = "Python takes a tuple apart")]
 #[pyfunction]
 pub(crate) fn function_inputs(
     py: Python<'_>,
     path: PathBuf,
-) -> PyResult<(Vec<String>, Option<String>, Vec<String>, String)> {
+) -> PyResult<(Vec<String>, Option<String>, Vec<String>, (Option<String>, String, String))> {
     process::check(py)?;
     let inputs = py.detach(|| FunctionInputs::read(&path)).or_raise(py)?;
-    let FunctionInputs { columns, frames, features, prices } = inputs;
-    Ok((columns, frames, features, prices))
+    let FunctionInputs { columns, frames, features, zone, prices, time } = inputs;
+    Ok((columns, frames, features, (zone, prices, time)))
 }
 
-/// The clock of the bars of a series file, and whether it was stated; `None` for files of several
-/// clocks, and for times with offsets.
-#[pyfunction]
-pub(crate) fn bar_clock(py: Python<'_>, path: PathBuf) -> PyResult<Option<(String, bool)>> {
-    process::check(py)?;
-    let clock = py.detach(|| Recipe::clock(&path)).or_raise(py)?;
-    Ok(clock.map(|BarClock { zone, is_stated }| (zone.to_string(), is_stated)))
-}
+/// A clock with whether it was stated, and symbols.
+type ClockAndSymbols = (Option<(String, bool)>, Vec<String>);
 
-/// Symbols of a series file.
+/// The clock of the bars of a series file with whether it was stated, and its symbols; no clock for
+/// files of several clocks, and for times with offsets.
 #[pyfunction]
-pub(crate) fn series_symbols(py: Python<'_>, path: PathBuf) -> PyResult<Vec<String>> {
+pub(crate) fn clock_and_symbols(py: Python<'_>, path: PathBuf) -> PyResult<ClockAndSymbols> {
     process::check(py)?;
-    py.detach(|| Recipe::symbols(&path)).or_raise(py)
+    let (clock, symbols) = py.detach(|| Recipe::clock_and_symbols(&path)).or_raise(py)?;
+    Ok((clock.map(|BarClock { zone, is_stated }| (zone.to_string(), is_stated)), symbols))
 }
 
 /// The first of `symbols` that `name` may be another name of.

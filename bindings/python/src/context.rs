@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use megabatch_run::Error;
 use megabatch_run::ingest::{
-    Bars, BinClock, ColumnFeature, ContextBars, Feature, FeatureList, Timeframe, Zone, context_bars as closed_bars,
-    names_in_context, shared_features,
+    Bars, BinClock, ColumnFeature, ContextBars, Feature, FeatureList, Timeframe, Zone, adjusted_prices as adjusted,
+    context_bars as closed_bars, names_in_context, shared_features,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -21,6 +21,24 @@ pub(crate) fn utc_times<'py>(py: Python<'py>, wall_ns: Vec<u8>, zone: &str) -> P
     process::check(py)?;
     let zone: Zone = zone.parse().map_err(Error::from).or_raise(py)?;
     Ok(bytes(py, &zone.utc_in_order(&numbers(&wall_ns)?)))
+}
+
+/// Open, high, low and close of bars times their factors, as rows of files are adjusted.
+#[pyfunction]
+pub(crate) fn adjusted_prices(
+    py: Python<'_>,
+    prices: Vec<Vec<u8>>,
+    factors: Vec<u8>,
+) -> PyResult<Vec<Bound<'_, PyBytes>>> {
+    process::check(py)?;
+    let mut columns: Vec<Vec<f64>> = prices.iter().map(|own| numbers(own)).collect::<PyResult<_>>()?;
+    for (row, factor) in numbers::<f64>(&factors)?.into_iter().enumerate() {
+        let quoted = [0, 1, 2, 3].map(|place| columns[place][row]);
+        for (column, price) in columns.iter_mut().zip(adjusted(quoted, factor)) {
+            column[row] = price;
+        }
+    }
+    Ok(columns.iter().map(|own| bytes(py, own)).collect())
 }
 
 /// Base bars of an instrument in order of time, numbers by the names of their columns.

@@ -30,12 +30,12 @@ mod training;
 mod _megabatch {
     #[pymodule_export]
     use crate::commands::{
-        append, bar_clock, bar_columns, bars_of_ticks, build_graphs, doctor, feature_columns, feature_names,
-        function_inputs, ingest, leak, likely_symbol, memory_snapshot, replay_memory, series_symbols, symbol_columns,
-        synthesize, timeframes, write_bars,
+        append, bar_columns, bars_of_ticks, build_graphs, clock_and_symbols, doctor, feature_columns, feature_names,
+        function_inputs, ingest, leak, likely_symbol, memory_snapshot, replay_memory, symbol_columns, synthesize,
+        timeframes, write_bars,
     };
     #[pymodule_export]
-    use crate::context::{context_bars, utc_times};
+    use crate::context::{adjusted_prices, context_bars, utc_times};
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]

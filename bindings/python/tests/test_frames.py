@@ -349,6 +349,7 @@ class Frames(InFolder):
             (polars.from_pandas(frame)["close"], "this is a Series of polars, one column: expected a frame"),
             (pyarrow.table({"close": [1.0]})["close"], "this is a ChunkedArray of pyarrow, one column: expected a frame"),
             ({"EURUSD": frame["close"]}, "this is a Series of pandas, one column"),
+            (pandas.Index(["a"]), "this is an Index of pandas, one column: expected a frame"),
             ([1, 2], "no path of a file of bars"),
             (np.zeros((3, 5)), "no path of a file of bars"),
         ]

@@ -320,6 +320,21 @@ class Functions(InFolder):
             ds = mb.ingest(own, context={"DXY": other}, out=self.folder / "own.h5", **options)
             self.assertEqual(ds.fingerprint(), expected)
 
+    def test_context_frames_have_the_times_that_the_bars_have(self) -> None:
+        frame = self.frame()[["time", "open", "high", "low", "close"]]
+        five = frame.set_index(frame["time"]).resample("5min").agg({"open": "first", "high": "max", "low": "min", "close": "last"})
+        dollar = (five.dropna() * 80).rename_axis("time").reset_index()
+        options = {**OPTIONS, "features": ["range", "log_return"]}
+        expected = mb.ingest(frame, context={"DXY": dollar}, **options).fingerprint()
+        own = frame.assign(time=frame["time"] + pandas.Timedelta("1min"))
+        other = dollar.assign(time=dollar["time"] + pandas.Timedelta("5min"))
+        ds = mb.ingest(own, context={"DXY": other}, time="close", **options)
+        # They were a bar late.
+        self.assertEqual(ds.fingerprint(), expected)
+        mb.leak(ds, samples=2, context={"DXY": other})
+        ds = mb.ingest(own[:9000], context={"DXY": other}, time="close", out=self.folder / "own.h5", **options)
+        self.assertGreater(len(ds.append(own[8990:], context={"DXY": other})), len(ds))
+
     def test_an_answer_may_be_an_index(self) -> None:
         def hour(bars: pandas.DataFrame) -> dict[str, Any]:
             return {"hour": pandas.DatetimeIndex(bars["time"]).hour}
@@ -574,6 +589,7 @@ print(ds.fingerprint())
             (lambda bars: bars.assign(volume=1.0), "column volume is one of the bars, with other values"),
             (lambda bars: {"x": ["a"] * len(bars)}, "column x is of dtype .*: expected numbers"),
             (lambda bars: {"a,b": bars["close"]}, "has no name, or a comma"),
+            (lambda bars: 5, "the answer is an int of 0 dimensions: expected a frame, a series, or arrays by name"),
             (lambda bars: np.zeros((len(bars), 2)), "of 2 dimensions: expected a frame, a series, or arrays by name"),
             (lambda bars: bars["close"] * np.nan, "has no value at any bar"),
             (lambda bars: bars[["close"]], "no column that the bars do not have already"),

@@ -230,6 +230,8 @@ class Graphs(InFolder):
             self.graphs.loader(nodes=5)
         with self.assertRaisesRegex(mb.ConfigError, "rank=2: expected 0 to 1"):
             self.graphs.loader(4, rank=2, world_size=2)
+        with self.assertRaisesRegex(mb.ConfigError, "^rank=0.5: expected a whole number from 0 on$"):
+            self.graphs.loader(4, rank=0.5)  # type: ignore[arg-type]
         with self.assertRaisesRegex(mb.ConfigError, "batch_size=2: expected 3 or more, one of the graphs for each of"):
             self.graphs.loader(2, world_size=3)
         with self.assertRaisesRegex(TypeError, "leave out num_workers, .*: all cores gather"):
@@ -412,6 +414,7 @@ class Graphs(InFolder):
         hetero: Any = HeteroData()
         calls: list[tuple[Callable[[], object], str]] = [
             (lambda: mb.graph.save(path, listed), r"path a list: the arguments are exchanged; .* mb.graph.save\(graphs, '.*'\)$"),
+            (lambda: mb.graph.save(path, 5), "path an int: the arguments are exchanged"),  # type: ignore[arg-type]
             (lambda: mb.graph.save(listed, array), "^path is a ndarray: expected the path of the file to write, .mbg$"),
             (lambda: mb.graph.build(5, path, kind="correlation"), "^inputs=5: expected a frame, frames by symbol, or paths of files"),
             (lambda: mb.graph.build([self.path], path, kind="molecule", targets=5), "^targets is an int: expected the path"),  # type: ignore[arg-type]

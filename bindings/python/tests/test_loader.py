@@ -183,6 +183,9 @@ class Batches(InFolder):
                 ({"batch_size": 2, "world_size": 3}, "batch_size=2: expected 3 or more"),
                 ({"batch_size": 100, "world_size": 66}, "world_size=66: expected 65 at most"),
                 ({"rank": 2, "world_size": 2}, "rank=2: expected 0 to 1"),
+                ({"rank": 2.0, "world_size": 2}, "rank=2: expected 0 to 1"),
+                ({"rank": "1"}, "^rank='1': expected a whole number from 0 on$"),
+                ({"world_size": 0}, "^world_size=0: expected a whole number from 1 on$"),
             ):
                 with self.assertRaisesRegex(mb.ConfigError, text):
                     ds.loader(**options)

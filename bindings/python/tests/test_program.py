@@ -73,3 +73,10 @@ class Program(InFolder):
             resumed = self.run_with(MODULE, *resume)
             self.assertEqual(resumed.returncode, 0, resumed.stderr)
             self.assertEqual(json.loads(resumed.stdout)["steps"], answer["steps"] + 1)
+
+    def test_an_interrupt_during_the_imports_has_no_traceback(self) -> None:
+        script = self.folder / "megabatch"
+        script.write_text("import sys\nfrom megabatch._program import main\nsys.exit(main())\n")
+        (self.folder / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+        done = self.run_with([sys.executable, str(script)], "--version")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (130, "", ""))

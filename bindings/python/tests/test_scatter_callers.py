@@ -348,6 +348,7 @@ class Callers(unittest.TestCase):
             (ValueError, "for PyTorch's .* amax write mul, min and max", lambda: ms.scatter(src, index, 0, reduce="amax")),
             (ValueError, "amax write min and max", lambda: ms.segment_csr(src, torch.tensor([0, 2]), reduce="amax")),
             (mb.ConfigError, "scatter_mean: index is a list: expected a tensor", lambda: mean(src, [0, 1, 0, 1], 0)),
+            (mb.ConfigError, "scatter_mean: index is an int: expected a tensor", lambda: mean(src, 0, 0)),
             (mb.ConfigError, "scatter_mean: src is a ndarray: expected a tensor", lambda: mean(src.numpy(), index, 0)),
             (mb.ConfigError, "segment_sum_csr: indptr is a list", lambda: ms.segment_csr(src, [0, 2])),
             (mb.ConfigError, "gather_csr: indptr is a list", lambda: ms.gather_csr(src, [0, 2])),

@@ -218,6 +218,8 @@ class Training(InFolder):
             (lambda: run.follow(zone=5), r"^zone=5: expected a text, a clock such as UTC or new-york\+7$"),  # type: ignore[arg-type]
             (lambda: run.follow("AAPL.csv"), r"^bars='AAPL.csv' is the path of a file: expected a frame, .* option `follow` of its"),
             (lambda: run.follow(5), r"^bars=5: expected a frame, or bars one by one$"),
+            (lambda: run.follow(history=5), r"^history=5: expected the path of a file of bars, or a list of them$"),  # type: ignore[arg-type]
+            (lambda: run.follow(history=[5]), r"^history is an int: expected the path of a file of bars"),  # type: ignore[list-item]
             (lambda: run.predict("latest"), r'^data="latest" is no file: samples="latest" are'),
             (lambda: mb.inspect(run.path), r"is a run, and inspect takes files of samples and bars: mb\.load_run opens it$"),
             (lambda: run.follow(symbol=["A"]), r"^symbol=\['A'\]: expected a text, the name of one instrument$"),  # type: ignore[arg-type]
@@ -456,6 +458,8 @@ class Training(InFolder):
             (trained.path, "weights is a folder: .*; of a run, give mb.load_run"),
             (saved, "saved.pt: it is a file of torch.save: load it with torch.load"),
             (None, "weights is None: expected a dictionary of tensors by name"),
+            (5, "weights is an int: expected a dictionary of tensors by name"),
+            ({**weights, "head.bias": object()}, "weights: head.bias is an object: expected a tensor or an array of numbers"),
         ]:
             with self.assertRaisesRegex((mb.ConfigError, mb.DataError), message):
                 mb.import_weights(wrong, ds, **MODEL)
@@ -752,9 +756,14 @@ class Following(InFolder):
                 follower.push({**rows[0], "symbol": "AAPL"})
             self.assertEqual([one.time for one in map(follower.push, rows) if one], expected)
         # A column of numbers that is called as symbols are is none, and an empty symbol names none.
-        fields: tuple[dict[str, Any], ...] = ({"stock": 0.5}, {"stock": 7}, {"symbol": ""})
+        fields: tuple[dict[str, Any], ...] = ({"stock": 0.5}, {"stock": 7}, {"symbol": ""}, {"company": "Berkshire"})
         for field in fields:
             self.assertEqual([one.time for one in run.follow({**row, **field} for row in rows)], expected, field)
+        # The name of a company may change; a field that has had the symbol names others, too.
+        renamed = ({**row, "company": "Berkshire" if place < 5 else "Hathaway"} for place, row in enumerate(rows))
+        self.assertEqual([one.time for one in run.follow(renamed)], expected)
+        with self.assertRaisesRegex(mb.DataError, "name of the bar is AAPL, and the bars of BRK.B are followed"):
+            list(run.follow({**row, "name": "BRK.B" if place < 5 else "AAPL"} for place, row in enumerate(rows)))
         with self.assertLogs("megabatch", "WARNING") as logged:
             self.assertEqual([one.time for one in run.follow({**row, "symbol": "brk-b"} for row in rows)], expected)
         self.assertEqual(sum("those of brk-b are taken for those of BRK.B" in line for line in logged.output), 1)

@@ -52,12 +52,12 @@ fn part(series: &Series, keeps: impl Fn(usize) -> bool) -> Series {
     part
 }
 
-fn latest(series: &Series) -> Option<Series> {
+fn latest(series: &Series, lag_minutes: i64) -> Option<Series> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("series.h5");
     write_series(&path, series, &WriteOptions::default()).unwrap();
     let file = SeriesFile::open(&path, &Device::cpu().scope("data")).unwrap();
-    let latest = file.latest().unwrap();
+    let latest = file.latest(lag_minutes * 60_000_000_000).unwrap();
     // It is a series that a file may hold.
     latest
         .iter()
@@ -84,7 +84,7 @@ proptest! {
         let last_of = |name: &str| samples(&labelled).into_iter().filter(|(own, ..)| own == name).map(|(_, time, _)| time).max();
         let later = |(name, time, _): &(String, i64, Windows)| last_of(name).is_some_and(|last| *time > last);
         let expected: Vec<_> = samples(&whole).into_iter().filter(later).collect();
-        let found = latest(&labelled).unwrap();
+        let found = latest(&labelled, 0).unwrap();
         prop_assert_eq!(samples(&found), expected);
         prop_assert!(found.targets.iter().all(|target| target.is_nan()));
         prop_assert_eq!(&found.attributes, &whole.attributes);
@@ -93,7 +93,7 @@ proptest! {
 
 #[test]
 fn a_series_whose_samples_go_up_to_its_last_bar_has_none() {
-    assert_eq!(latest(&made::series(&Plan::two_instruments())), None);
+    assert_eq!(latest(&made::series(&Plan::two_instruments()), 0), None);
 }
 
 /// A share that was listed until an earlier day is not among the latest.
@@ -106,9 +106,13 @@ fn instruments_that_end_earlier_have_none() {
     let labelled = part(&whole, |sample| {
         whole.sample_time[sample] <= if is_first(sample) { end } else { end - 15 * 60_000_000_000 }
     });
-    let found = latest(&labelled).unwrap();
+    let found = latest(&labelled, 0).unwrap();
     assert_eq!(found.instruments.as_ref().unwrap().sample_instrument, [0]);
     assert_eq!(found.timeframes[0].instrument_start, [0, 4, 4]);
+    // Its bars end nine minutes before the last sample.
+    for (lag_minutes, expected) in [(8, &[0][..]), (9, &[0, 1, 1, 1, 1, 1, 1])] {
+        assert_eq!(latest(&labelled, lag_minutes).unwrap().instruments.unwrap().sample_instrument, expected);
+    }
 }
 
 /// A stretch of bars after a hole, too short for a sample, is no continuation.
@@ -119,7 +123,7 @@ fn bars_of_a_later_segment_are_not_joined() {
     let mut labelled = part(&whole, |sample| whole.sample_time[sample] <= end);
     // The second instrument's last three minutes.
     labelled.timeframes[0].segment_start.push(77);
-    let found = latest(&labelled).unwrap();
+    let found = latest(&labelled, 0).unwrap();
     let count = |instrument: i32| {
         found.instruments.as_ref().unwrap().sample_instrument.iter().filter(|&&own| own == instrument).count()
     };

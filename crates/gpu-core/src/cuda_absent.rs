@@ -202,6 +202,10 @@ impl CopyStream {
     pub(crate) fn send(&mut self, _gpu: &Gpu, _from: &[u8], _block: usize, _to: u64) -> Result<()> {
         match self.never {}
     }
+
+    pub(crate) fn send_aside(&self, _gpu: &Gpu, _from: &[u8], _block: usize, _to: u64) -> Result<()> {
+        match self.never {}
+    }
 }
 
 /// A copy from a GPU, of which there are none.

@@ -28,6 +28,7 @@ pub mod source;
 mod staging;
 #[cfg(feature = "cuda")]
 mod stream_block;
+mod tables;
 mod timing;
 
 pub use async_download::AsyncDownload;
@@ -43,3 +44,4 @@ pub use matrix_product::{FactorType, MatrixAddresses, MatrixProduct};
 pub use staging::Staging;
 #[cfg(feature = "cuda")]
 pub use stream_block::StreamBlock;
+pub use tables::{FilledTables, VacantTables};

@@ -66,6 +66,9 @@ pub struct LargestBatch {
     pub series: Option<Vec<usize>>,
     /// Stored windows of each timeframe that a GPU keeps; 0 where batches bring theirs.
     pub kept_windows: usize,
+    /// Stored windows of each timeframe in a chunk, of which a GPU has two; 0 where batches bring
+    /// theirs.
+    pub chunk_windows: usize,
     /// True if samples have weights.
     pub is_weighted: bool,
     /// For a model over graphs, whose samples are nodes.

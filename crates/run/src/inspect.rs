@@ -19,6 +19,7 @@ use crate::command_report::CommandReport;
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::ingest::provenance::{LISTS, listed, recording_json};
 use crate::output;
+use crate::run_folder::RunFolder;
 use crate::text::{bytes, shown, utc};
 
 /// Contents and faults of the data file `file`, and what a model sees of it: an HDF5 file of either
@@ -26,7 +27,8 @@ use crate::text::{bytes, shown, utc};
 /// give a verdict of [`Kind::Data`].
 ///
 /// # Errors
-/// A data error for a file that cannot be read, and for a folder without data files.
+/// A data error for a file that cannot be read, and for a folder without data files; a usage error
+/// for the folder of a run.
 pub fn inspect(file: &Path) -> Result<CommandReport> {
     if file.is_dir() {
         return inspect_folder(file);
@@ -46,6 +48,13 @@ pub fn inspect(file: &Path) -> Result<CommandReport> {
 /// Contents and faults of each data file in a folder. One that cannot be read is named with its
 /// error.
 fn inspect_folder(folder: &Path) -> Result<CommandReport> {
+    // A folder of data may have a config.yaml too.
+    if RunFolder::open(folder).is_ok_and(|run| run.plan_file().is_file()) {
+        return Err(Error::usage(format!(
+            "{}: the folder of a run, which `megabatch eval`, `predict`, `compare` and `monitor` read; report.html in it is its report",
+            folder.display()
+        )));
+    }
     let entries = folder.read_dir().with_context(|| format!("{}: cannot be listed", folder.display()))?;
     let mut files = match bar_files(folder) {
         Err(BarsError::EmptyFolder { .. }) => Vec::new(),

@@ -20,7 +20,7 @@ use crate::host::Host;
 use crate::ingest::Recipe;
 use crate::run_folder::RunFolder;
 use crate::setup::computing::{Computing, DeviceRequest};
-use crate::setup::settings::{loss, precision, recurrent_config, streams, threads};
+use crate::setup::settings::{loss, precision, recurrent_config, streams, threads, with_fields};
 use crate::setup::{data_path, free_memory_bytes};
 use crate::text::{plural, utc};
 
@@ -168,6 +168,7 @@ impl Trained {
             let (model, samples) = (model.shape().to_string(), data.samples().shape().to_string());
             return Err(trainer::Error::SamplesShape { model, samples }.into());
         }
+        with_fields(&config, trainer::Config::default()).check_dense_samples(data.samples())?;
         let predictor = open_predictor(&device, model, &file, &config, weights, data.units())?;
         let Computing { gpu, skip_reason } = named.computing(predictor.check_on_gpu())?;
         let predictor = on(gpu.as_ref(), predictor)?;

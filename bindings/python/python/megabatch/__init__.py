@@ -6,8 +6,14 @@ models. See docs/guide/python.md.
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
+
+if os.path.basename(sys.argv[0]) == "megabatch":
+    # The program that is interrupted during the imports below ends without their traceback.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
 
 from . import graph, memory, synth
 from ._ingest_options import IngestOptions

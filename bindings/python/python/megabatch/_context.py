@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,10 +14,12 @@ from .errors import DataError
 
 
 class Context:
-    """Base bars of one other instrument. Times without a zone are by the clock `zone`, UTC's for `None`. `prices` is that of
-    `ingest`."""
+    """Base bars of one other instrument. Times without a zone are by the clock `zone`, UTC's for `None`. `prices` and
+    `time` are those of `ingest`."""
 
-    def __init__(self, symbol: str, frame: Any, features: Sequence[str], zone: str | None, prices: str) -> None:
+    def __init__(
+        self, symbol: str, frame: Any, features: Sequence[str], zone: str | None, prices: str, time: str
+    ) -> None:
         self.symbol = symbol
         self._features = list(features)
         with _frames.errors_named(symbol, f"context {symbol}"):
@@ -32,6 +33,8 @@ class Context:
             self._columns = bars.as_read(prices).columns
         steps, counts = np.unique(np.diff(self._time_ns), return_counts=True)
         self._base_ns = int(steps[counts.argmax()])
+        if time == "close":
+            self._time_ns = self._time_ns - self._base_ns
 
     def _require_clean(self, prices: Mapping[str, npt.NDArray[np.float64]]) -> None:
         """Requires bars in order of time, with all `prices`, which are by their names."""
@@ -83,16 +86,6 @@ class Context:
             }
         )
         return ContextBars(time_ns, close_ns, duration_ns, columns, features)
-
-
-def given_again(
-    frames: Mapping[str, Any], features: Sequence[str], prices: str, series: pathlib.Path | str | None
-) -> list[Context]:
-    """Other instruments of a series. Their times are read as when it was made: by the clock that was stated, which those of
-    files are not."""
-    clock = _megabatch.bar_clock(series) if frames and series is not None else None
-    zone = clock[0] if clock is not None and clock[1] else None
-    return [Context(name, frame, features, zone, prices) for name, frame in frames.items()]
 
 
 class ContextBars:

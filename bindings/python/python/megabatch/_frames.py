@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import _megabatch
+from . import _arguments, _megabatch
 from .errors import ConfigError, DataError
 
 PRICES = ("open", "high", "low", "close")
@@ -34,8 +34,6 @@ _SHOWN_MAX = 40
 _FILE_NAME_MAX = 200
 """Bytes of a symbol that a file may be named after; file systems take 255 with the ending."""
 _DAY_NS = 86_400_000_000_000
-_ROUNDING_MAX = 1e-12
-"""Rounding of products in double precision, relative to the price."""
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
 """1980 and 2100."""
@@ -102,14 +100,11 @@ class Bars:
                 "there is no adjusted close to adjust prices with; read them as quoted, or name the column adjusted_close",
                 column=ADJUSTED_CLOSE,
             )
+        factors = np.ones(len(self.rows))
         if adjusted_close is not None and prices != "quoted":
-            factor = adjusted_close / columns["close"]
-            columns.update({name: columns[name] * factor for name in PRICES})
-        # High and low hold what they miss by the rounding of a product.
-        top, bottom = np.maximum(columns["open"], columns["close"]), np.minimum(columns["open"], columns["close"])
-        high, low = columns["high"], columns["low"]
-        columns["high"] = np.where((high < top) & (high >= top * (1 - _ROUNDING_MAX)), top, high)
-        columns["low"] = np.where((low > bottom) & (low <= bottom * (1 + _ROUNDING_MAX)), bottom, low)
+            factors = adjusted_close / columns["close"]
+        adjusted = _megabatch.adjusted_prices([columns[name].tobytes() for name in PRICES], factors.tobytes())
+        columns.update({name: np.frombuffer(own, np.float64) for name, own in zip(PRICES, adjusted)})
         return dataclasses.replace(self, columns=columns)
 
 
@@ -207,9 +202,10 @@ def name_in(frame: Any, symbol: str) -> str:
     return symbol if other is None else other
 
 
-def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The name of the field of a bar that tells the instrument, and its symbol, by the rules of columns. One bar does not
-    show whether numbers of a field such as `stock` change from bar to bar, and they are no symbols."""
+def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str, bool] | None:
+    """The name of the field of a bar that tells the instrument, its symbol, and false for a field such as `company`, which
+    may have another name of it, by the rules of columns. One bar does not show whether numbers of such a field change
+    from bar to bar, and they are no symbols."""
     keys = list(bar)
     sure, likely = _symbol_fields(tuple(str(key) for key in keys))
     place = next(iter([*sure, *likely]), None)
@@ -219,7 +215,7 @@ def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str] | None:
     is_number = isinstance(value, (int, float, np.integer, np.floating))
     is_feature = is_number and (place not in sure or float(value) % 1 != 0)
     name = str(value).strip()
-    return None if is_feature or not name else (str(keys[place]), name)
+    return None if is_feature or not name else (str(keys[place]), name, place in sure)
 
 
 @functools.lru_cache(maxsize=16)
@@ -476,7 +472,7 @@ def _require_table(frame: Any) -> None:
     # Of the type: a lazy frame would look for them.
     if library(frame) in LIBRARIES and not hasattr(type(frame), "columns"):
         raise DataError(
-            f"this is a {type(frame).__name__} of {library(frame)}, one column: expected a frame with open, high, low, close "
+            f"this is {_arguments.type_name(frame)} of {library(frame)}, one column: expected a frame with open, high, low, close "
             f"and times; give the frame that it is a column of",
             column="open",
         )
@@ -506,7 +502,7 @@ class _Table:
         if hasattr(frame, "__arrow_c_stream__"):
             return _Table._from_stream(frame)
         raise DataError(
-            f"a {type(frame).__name__} is no frame of bars; expected one of pandas, polars or pyarrow, or paths of files"
+            f"{_arguments.type_name(frame)} is no frame of bars; expected one of pandas, polars or pyarrow, or paths of files"
         )
 
     @staticmethod

@@ -280,7 +280,7 @@ def _arrays(answer: Any, function: str, frame: Any) -> dict[str, npt.NDArray[Any
     own = _array(answer, function, frame)
     if own.ndim != 1:
         raise DataError(
-            f"the answer is a {type(answer).__name__} of {own.ndim} dimensions: expected a frame, a series, or arrays by name"
+            f"the answer is {_arguments.type_name(answer)} of {own.ndim} dimensions: expected a frame, a series, or arrays by name"
         )
     # `frame["close"].diff()` is still called close.
     return {function if name is None or str(name) in _names(frame) else str(name): own}

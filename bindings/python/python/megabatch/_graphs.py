@@ -19,7 +19,7 @@ from . import _megabatch
 from ._arguments import flag, mask_places, require, whole_number
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
-from ._loader_arguments import InTurn, refuse_unknown, require_ranks
+from ._loader_arguments import InTurn, checked_ranks, refuse_unknown
 from ._requirements import required
 from .errors import ConfigError, DataError
 from .loader import require_same_order
@@ -252,8 +252,7 @@ class Graphs(Sequence[Graph]):
             bounds["batch_size"] = 32
         for name, bound in bounds.items():
             bounds[name] = None if bound is None else whole_number(bound, name, 1)
-        seed, rank = whole_number(seed, "seed"), whole_number(rank, "rank")
-        world_size = whole_number(world_size, "world_size", 1)
+        seed = whole_number(seed, "seed")
         shuffle, drop_last, pyg = flag(shuffle, "shuffle"), flag(drop_last, "drop_last"), flag(pyg, "pyg")
         if dataset is not None:
             from .dataset import Dataset
@@ -261,7 +260,7 @@ class Graphs(Sequence[Graph]):
             require(isinstance(dataset, Dataset), dataset, "dataset", "a dataset of the instruments that the graphs name")
         items = self if dataset is None else CrossSections(self, dataset)
         shared = bounds["batch_size"] if nodes is None and edges is None else None
-        require_ranks(rank, world_size, shared, len(items), "graphs")
+        rank, world_size = checked_ranks(rank, world_size, shared, len(items), "graphs")
         if device is not None:
             with required("graphs.loader(device=...)", _ARRAYS):
                 from ._devices import checked_device

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from ._arguments import require, wrong
+from ._arguments import require, whole_number, wrong
 from .errors import ConfigError
 
 _WORKERS = "all cores gather batches in this process"
@@ -21,14 +21,19 @@ _OF_PYTORCH = {
 }
 
 
-def require_ranks(rank: int, world_size: int, batch_size: int | None, count: int, unit: str, path: Any = None) -> None:
-    """Refuses numbers of processes that cannot each have a part of a batch of `batch_size`, out of `count` units."""
+def checked_ranks(
+    rank: Any, world_size: Any, batch_size: int | None, count: int, unit: str, path: Any = None
+) -> tuple[int, int]:
+    """Rank and world size as whole numbers. Refuses numbers of processes that cannot each have a part of a batch of
+    `batch_size`, out of `count` units."""
+    rank, world_size = whole_number(rank, "rank", path=path), whole_number(world_size, "world_size", 1, path=path)
     require(rank < world_size, rank, "rank", f"0 to {world_size - 1}, as world_size is {world_size}", path)
     if batch_size is not None:
         least = f"{world_size} or more, one of the {unit} for each of world_size={world_size} processes"
         require(batch_size >= world_size, batch_size, "batch_size", least, path)
         most = f"{count} at most, as there are {count} {unit} and each process needs one"
         require(world_size == 1 or count >= world_size, world_size, "world_size", most, path)
+    return rank, world_size
 
 
 def leaves_out_remainder(count: int, batch_size: int, world_size: int) -> bool:

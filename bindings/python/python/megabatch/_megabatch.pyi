@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_clock", "bar_columns", "bars_of_ticks", "build_graphs", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "series_symbols", "symbol_columns", "synthesize", "timeframes", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "adjusted_prices", "append", "bar_columns", "bars_of_ticks", "build_graphs", "clock_and_symbols", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "symbol_columns", "synthesize", "timeframes", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -309,15 +309,14 @@ class TorchPool:
         Ends a step.
         """
 
+def adjusted_prices(prices: SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]], factors: SupportsGetItem[int, SupportsIndex]) -> list[bytes]:
+    """
+    Open, high, low and close of bars times their factors, as rows of files are adjusted.
+    """
+
 def append(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """
     Adds the bars of files to the series `out`. `options` must be those that it was made with.
-    """
-
-def bar_clock(path: str | PathLike[str]) -> tuple[str, bool] | None:
-    """
-    The clock of the bars of a series file, and whether it was stated; `None` for files of several
-    clocks, and for times with offsets.
     """
 
 def bar_columns(names: SupportsGetItem[int, str]) -> tuple[int | None, int | None, int | None, list[tuple[str, int]], list[int]]:
@@ -334,6 +333,12 @@ def bars_of_ticks(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 def build_graphs(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     Builds graphs into a file.
+    """
+
+def clock_and_symbols(path: str | PathLike[str]) -> tuple[tuple[str, bool] | None, list[str]]:
+    """
+    The clock of the bars of a series file with whether it was stated, and its symbols; no clock for
+    files of several clocks, and for times with offsets.
     """
 
 def compare(runs: SupportsGetItem[int, str | PathLike[str]], out: str | PathLike[str] | None) -> tuple[str, dict[str, Any]]:
@@ -383,10 +388,11 @@ def feature_names() -> list[str]:
     Names that stand for features by themselves.
     """
 
-def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str], str]:
+def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str], tuple[str | None, str, str]]:
     """
     Columns of the bars of a series file that only functions see, the library of their frames, the
-    features that are of no function, and the prices that are read.
+    features that are of no function, and how bars are read: the clock that was stated, prices, and
+    the meaning of a time.
     """
 
 def import_weights(weights: str | PathLike[str], job: Mapping[str, Any], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
@@ -485,11 +491,6 @@ def scatter_plan_from_offsets(indptr: SupportsIndex, offsets: SupportsIndex, row
     """
     Writes the plan of `offsets` offsets of `rows` rows into a tensor of `offsets + 1 + rows` 32-bit
     integers.
-    """
-
-def series_symbols(path: str | PathLike[str]) -> list[str]:
-    """
-    Symbols of a series file.
     """
 
 def symbol_columns(names: SupportsGetItem[int, str]) -> tuple[list[int], list[int]]:

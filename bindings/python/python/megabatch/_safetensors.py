@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ._arguments import type_name
 from .errors import ConfigError
 
 
@@ -34,5 +35,5 @@ def _array(argument: str, name: str, value: Any) -> Any:
         return np.asarray(value, dtype="<f4")
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"{argument}: {name} is a {type(value).__name__}: expected a tensor or an array of numbers", key=argument
+            f"{argument}: {name} is {type_name(value)}: expected a tensor or an array of numbers", key=argument
         ) from error

@@ -17,6 +17,7 @@ from torch.autograd import forward_ad
 from . import _megabatch
 from . import _scatter_operators as operators
 from . import _scatter_kernels as kernels
+from ._arguments import type_name
 from ._scatter_kernels import KINDS
 from .errors import ConfigError, DataError, DeviceError
 
@@ -25,8 +26,7 @@ def require_tensors(name: str, **arguments: object) -> None:
     """Refuses arrays and lists, and sparse tensors."""
     for argument, given in arguments.items():
         if not isinstance(given, Tensor):
-            kind = type(given).__name__
-            raise ConfigError(f"{name}: {argument} is a {kind}: expected a tensor; torch.as_tensor makes one")
+            raise ConfigError(f"{name}: {argument} is {type_name(given)}: expected a tensor; torch.as_tensor makes one")
         if not torch.compiler.is_compiling() and given.layout != torch.strided:
             raise ConfigError(
                 f"{name}: {argument} is a sparse tensor, {given.layout}: expected a dense one; {argument}.to_dense() makes one"

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from . import _safetensors
+from ._arguments import type_name
 from .dataset import Dataset, StrPath
 from .errors import ConfigError, DataError, MegabatchError
 
@@ -33,7 +34,7 @@ def file_of(weights: Any, name: str, folder: pathlib.Path) -> StrPath:
     if hasattr(weights, "weights"):
         raise ConfigError(f"{name} is a run: give run.weights()", key=name)
     if not isinstance(weights, (str, os.PathLike)):
-        found = "None" if weights is None else f"a {type(weights).__name__}"
+        found = "None" if weights is None else type_name(weights)
         raise ConfigError(f"{name} is {found}: {_EXPECTED}", key=name)
     path = pathlib.Path(weights)
     if path.is_dir():

@@ -21,7 +21,7 @@ import torch
 
 from ._arguments import flag, require, whole_number
 from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require_dtype
-from ._loader_arguments import InTurn, leaves_out_remainder, order_of, refuse_unknown, require_ranks
+from ._loader_arguments import InTurn, checked_ranks, leaves_out_remainder, order_of, refuse_unknown
 from .dataset import Dataset, StrPath
 from .errors import CapacityError, ConfigError
 from .loader import require_same_order
@@ -291,10 +291,9 @@ class ChunkDataLoader(InTurn):
             )
         samples = len(self._dataset)
         batch_size = whole_number(batch_size, "batch_size", 1, path=path)
-        seed, rank = whole_number(seed, "seed", path=path), whole_number(rank, "rank", path=path)
-        world_size = whole_number(world_size, "world_size", 1, path=path)
+        seed = whole_number(seed, "seed", path=path)
         shuffle, drop_last = flag(shuffle, "shuffle", path), flag(drop_last, "drop_last", path)
-        require_ranks(rank, world_size, batch_size, samples, "samples", path)
+        rank, world_size = checked_ranks(rank, world_size, batch_size, samples, "samples", path)
         is_size = math.isfinite(chunk_size_gb) and chunk_size_gb > 0
         require(is_size, chunk_size_gb, "chunk_size_gb", "more than 0", path)
         require_dtype(dtype, path)

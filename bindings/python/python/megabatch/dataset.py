@@ -18,7 +18,7 @@ import numpy.typing as npt
 from . import _arguments, _features, _frames, _functions, _megabatch, _settings, _table_files
 from ._bar_sources import BarSource, BarSources
 from ._bars_folder import BarsFolder
-from ._context import Context, given_again
+from ._context import Context
 from ._features import triple_barrier
 from ._html import table
 from ._ingest_options import IngestOptions
@@ -329,7 +329,7 @@ class Dataset:
                 advice = ""
             subject = f"symbol {strange[0]!r}" if strange[0] else "the bars name no symbol"
             raise DataError(f"{subject}: {self._path} has {_frames.nearest(strange[0], known)}{advice}", column="symbol")
-        clock = _megabatch.bar_clock(self._path)
+        clock, _ = _megabatch.clock_and_symbols(self._path)
         # Where a clock was stated, options have it.
         if not frames.are_utc() and (clock is None or not clock[1]):
             frames = frames.by_clock(named.pop("zone", None) or (clock and clock[0]))
@@ -551,8 +551,8 @@ def ingest(
     names, others = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
-        zone, prices = named.get("zone"), named.get("prices") or "auto"
-        others_bars = [Context(name, frame, names or [], zone, prices) for name, frame in others_frames.items()]
+        read_by = named.get("zone"), named.get("prices") or "auto", named.get("time") or "open"
+        others_bars = [Context(name, frame, names or [], *read_by) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
@@ -623,8 +623,8 @@ def _functions_again(
     _, frames = _context(context)
     if not called and target is None and not frames:
         return None
-    _, library, names, prices = _megabatch.function_inputs(path)
-    others = given_again(frames, names, prices, path)
+    _, library, names, read_by = _megabatch.function_inputs(path)
+    others = [Context(name, frame, names, *read_by) for name, frame in frames.items()]
     return _functions.Functions(called, target, library, others).native()
 
 

@@ -67,7 +67,7 @@ def save(
 
     if isinstance(graphs, (str, os.PathLike)) and not isinstance(path, (str, os.PathLike)):
         raise ConfigError(
-            f"graphs is {os.fspath(graphs)!r}, and path a {type(path).__name__}: the arguments are exchanged; give the graphs "
+            f"graphs is {os.fspath(graphs)!r}, and path {_arguments.type_name(path)}: the arguments are exchanged; give the graphs "
             f"first, mb.graph.save(graphs, {os.fspath(graphs)!r})",
             key="path",
         )

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from . import _megabatch
 from ._arguments import flag, whole_number
 from ._finite import require_finite
-from ._loader_arguments import InTurn, leaves_out_remainder, order_of, refuse_unknown, require_ranks
+from ._loader_arguments import InTurn, checked_ranks, leaves_out_remainder, order_of, refuse_unknown
 from ._options_help import list_options
 from .errors import ConfigError
 
@@ -128,13 +128,14 @@ class Loader(InTurn):
     def __init__(self, dataset: Dataset, batch_size: int = 256, **options: Unpack[LoaderOptions]) -> None:
         refuse_unknown((name for name in options if name not in _DEFAULTS), ("batch_size", *_DEFAULTS))
         given = {"batch_size": batch_size, **_DEFAULTS, **options}
-        for name, least in (("batch_size", 1), ("seed", 0), ("chunk_bytes", 0), ("rank", 0), ("world_size", 1)):
+        for name, least in (("batch_size", 1), ("seed", 0), ("chunk_bytes", 0)):
             given[name] = whole_number(given[name], name, least)
         if given["run_length"] is not None:
             given["run_length"] = whole_number(given["run_length"], "run_length", 1)
         for name in ("shuffle", "drop_last", "overlap"):
             given[name] = flag(given[name], name)
-        require_ranks(given["rank"], given["world_size"], given["batch_size"], len(dataset), "samples")
+        ranks = checked_ranks(given["rank"], given["world_size"], given["batch_size"], len(dataset), "samples")
+        given["rank"], given["world_size"] = ranks
         self._options = given
         indices = dataset._indices
         self._dataset = dataset

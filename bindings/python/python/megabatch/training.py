@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _arguments, _frames, _functions, _megabatch, _settings, _weights
-from ._context import given_again
+from ._context import Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
 from ._html import table
@@ -686,10 +686,10 @@ class Run:
         _arguments.require_text(symbol, "symbol", "the name of one instrument")
         _arguments.require_text(zone, "zone", "a clock such as UTC or new-york+7")
         _require_bars(bars)
-        files = [history] if isinstance(history, (str, os.PathLike)) else list(history)
+        files = _arguments.require_paths(history, "history", "the path of a file of bars, or a list of them")
         path = self._data_path(data, "follow")
-        zone = zone or _clock(path)
-        known = _symbols(path)
+        clock, known = _clock_and_symbols(path)
+        zone = zone or clock
         symbol = symbol and _frames.name_among(symbol, known)
         # Bars of a series without a symbol may have any.
         own = known[0] if len(known) == 1 and known[0] != _frames.UNNAMED else None
@@ -719,23 +719,13 @@ def _require_bars(bars: Any) -> None:
     _arguments.require(is_right, bars, "bars", "a frame, or bars one by one")
 
 
-def _clock(data: str | None) -> str | None:
-    """The clock of the bars of a series file. Opening the follower tells what is wrong with another."""
-    if data is None:
-        return None
-    with contextlib.suppress(MegabatchError):
-        clock = _megabatch.bar_clock(data)
-        return clock and clock[0]
-    return None
-
-
-def _symbols(data: str | None) -> list[str]:
-    """The symbols of a series file. Opening the follower tells what is wrong with another."""
-    if data is None:
-        return []
-    with contextlib.suppress(MegabatchError):
-        return _megabatch.series_symbols(data)
-    return []
+def _clock_and_symbols(data: str | None) -> tuple[str | None, list[str]]:
+    """The clock of the bars of a series file, and its symbols. Opening the follower tells what is wrong with another."""
+    if data is not None:
+        with contextlib.suppress(MegabatchError):
+            clock, symbols = _megabatch.clock_and_symbols(data)
+            return clock and clock[0], symbols
+    return None, []
 
 
 def _functions_of(
@@ -749,13 +739,13 @@ def _functions_of(
         return None
     library = _frames.library(bars) if _frames.is_frame(bars) else None
     names: list[str] = []
-    prices = "auto"
+    read_by: tuple[str | None, str, str] = (None, "auto", "open")
     if data is not None:
-        _, of_data, names, prices = _megabatch.function_inputs(data)
+        _, of_data, names, read_by = _megabatch.function_inputs(data)
         library = library or of_data
     if library not in _frames.LIBRARIES:
         library = None
-    others = given_again(context or {}, names, prices, data)
+    others = [Context(name, frame, names, *read_by) for name, frame in (context or {}).items()]
     return _functions.Functions(called, None, library, others, context_is_whole=True).native()
 
 
@@ -939,6 +929,8 @@ class Follower:
         """Numbers of a bar that is pushed: their names in a header, and in the bar."""
         self._names: set[str] = set()
         """Other forms of the symbol, which are taken for it."""
+        self._symbol_keys: set[str] = set()
+        """Fields that have had the symbol."""
         self._lines = 0
         self._pushed = 0
         self.totals: dict[str, Any] | None = None
@@ -971,23 +963,28 @@ class Follower:
         return forecasts[-1] if forecasts else None
 
     def _require_own(self, bar: Mapping[str, Any]) -> None:
-        """Refuses a bar of another symbol. Without one to follow, all bars are of the first that names one."""
+        """Refuses a bar of another symbol. Without one to follow, all bars are of the first that names one. A field such as
+        `company` names one once it has had the symbol."""
         found = _frames.symbol_in(bar)
         if found is None:
             return
-        key, name = found
-        self._symbol = symbol = self._symbol or name
-        if name in self._names or _frames.is_in_other_case(name, symbol):
+        key, name, is_sure = found
+        self._symbol = symbol = self._symbol or (name if is_sure else None)
+        if symbol is None:
             return
-        if _megabatch.likely_symbol(name, [symbol]) is None:
-            raise DataError(
-                f"{key} of the bar is {name}, and the bars of {symbol} are followed: leave out bars of other symbols, or "
-                f"this field if it names none",
-                column=key,
-                found=name,
-            )
-        log.warning("the bars: those of %s are taken for those of %s", name, symbol)
-        self._names.add(name)
+        if name not in self._names and not _frames.is_in_other_case(name, symbol):
+            if _megabatch.likely_symbol(name, [symbol]) is None:
+                if not is_sure and key not in self._symbol_keys:
+                    return
+                raise DataError(
+                    f"{key} of the bar is {name}, and the bars of {symbol} are followed: leave out bars of other symbols, or "
+                    f"this field if it names none",
+                    column=key,
+                    found=name,
+                )
+            log.warning("the bars: those of %s are taken for those of %s", name, symbol)
+            self._names.add(name)
+        self._symbol_keys.add(key)
 
     def _push(self, text: bytes) -> tuple[list[Forecast], DataError | None]:
         """The forecasts before the first row that cannot be used, and its error."""

@@ -46,6 +46,16 @@ impl RowAdjustment {
     pub(crate) const NONE: RowAdjustment = RowAdjustment { factor: 1.0, split: 1.0, dividend: 0.0 };
 }
 
+/// Open, high, low and close times the factor of an adjustment, 1 for none. High and low hold open
+/// and close, where they miss them by the rounding of such a product.
+pub fn adjusted_prices(quoted: [f64; 4], factor: f64) -> [f64; 4] {
+    let [open, high, low, close] = quoted.map(|price| price * factor);
+    let (top, bottom) = (open.max(close), open.min(close));
+    let misses_top = high < top && high >= top * (1.0 - ROUNDING_MAX);
+    let misses_bottom = low > bottom && low <= bottom * (1.0 + ROUNDING_MAX);
+    [open, if misses_top { top } else { high }, if misses_bottom { bottom } else { low }, close]
+}
+
 /// Error of one row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowFault {
@@ -95,28 +105,10 @@ impl BarRow {
             // yfinance writes 0 on days without a split.
             let split = told(columns.split).filter(|split| *split != 0.0).unwrap_or(1.0);
             row.event = RowAdjustment { factor, split, dividend: told(columns.dividend).unwrap_or(0.0) };
-            row.scale(factor);
         }
-        row.widen_by_rounding();
+        let quoted = [row.open, row.high, row.low, row.close];
+        [row.open, row.high, row.low, row.close] = adjusted_prices(quoted, row.event.factor);
         Ok(row)
-    }
-
-    /// Has high and low hold open and close, where they miss them by the rounding of a product: a
-    /// price times the factor of an adjustment.
-    fn widen_by_rounding(&mut self) {
-        let (top, bottom) = (self.open.max(self.close), self.open.min(self.close));
-        if self.high < top && self.high >= top * (1.0 - ROUNDING_MAX) {
-            self.high = top;
-        }
-        if self.low > bottom && self.low <= bottom * (1.0 + ROUNDING_MAX) {
-            self.low = bottom;
-        }
-    }
-
-    fn scale(&mut self, factor: f64) {
-        for price in [&mut self.open, &mut self.high, &mut self.low, &mut self.close] {
-            *price *= factor;
-        }
     }
 
     /// True if the numbers agree with each other.

@@ -35,16 +35,17 @@ impl SeriesFile {
     /// The samples at the closes of the base timeframe after the last sample of each instrument, in
     /// the segment of that sample: what the model sees there is in the file, and the targets lie
     /// ahead. They are a series of their own, of the bars in their windows, with targets NaN.
-    /// Instruments whose bars end before the last sample of the file have no sample in it. `None`
-    /// if none has.
+    /// Instruments whose bars end more than `lag_ns` before the last sample of the file have no
+    /// sample in it. `None` if none has.
     ///
     /// # Errors
     /// [`Error::Rows`](crate::Error::Rows), and [`Error::Invalid`](crate::Error::Invalid) for rows
     /// that break a rule.
-    pub fn latest(&self) -> Result<Option<Series>> {
+    pub fn latest(&self, lag_ns: i64) -> Result<Option<Series>> {
         let base = self.base_place()?;
         let last_samples = self.last_samples()?;
-        let Some(until) = last_samples.iter().flatten().map(|last| last.time).max() else { return Ok(None) };
+        let Some(last) = last_samples.iter().flatten().map(|last| last.time).max() else { return Ok(None) };
+        let until = last.saturating_sub(lag_ns);
         let is_named = !self.instruments().is_empty();
         let mut latest = Series {
             timeframes: self.timeframes().iter().map(without_bars).collect(),

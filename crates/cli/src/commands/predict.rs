@@ -77,7 +77,8 @@ struct FollowOptions {
     /// Start without history; predictions begin once features have warmed up and windows are full
     #[arg(long, requires = "follow")]
     cold: bool,
-    /// Instrument of the bars, if the data file has several
+    /// Instrument of the bars, if the data file has several [default: told by the followed file's
+    /// name]
     #[arg(long, requires = "follow")]
     symbol: Option<String>,
     /// Format of the lines [default: as in the data file]

@@ -142,6 +142,11 @@ fn a_model_without_a_graph_has_the_coefficients_of_each_day_too() {
     assert!(text.contains("correlations of predictions and targets within each day"), "{text}");
     assert!(text.contains("mean, no change: the same for all instruments"), "{text}");
     assert!(stage.text("alone/report.html").contains("Rank IC by day"));
+    stage.succeeds(
+        "train --data shares.h5 --out streamed --max-steps 6 --set model.hidden=4 --set data.residency=streamed",
+    );
+    let text = stage.said("eval --run streamed");
+    assert!(text.contains("\nno IC: correlations over the instruments need the series in memory"), "{text}");
     let compared = stage.said("compare alone run");
     for part in
         ["LSTM, 1 layer of 4; GAT, 1 layer of 2 heads of 4", "shares.mbg", "A by samples and B by cross-sections: "]

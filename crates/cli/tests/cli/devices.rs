@@ -349,6 +349,8 @@ fn stored_windows_stay_on_a_gpu_that_has_room_for_all_of_them() {
     let memory = |left: u64| format!("{driver} --memory-gb {}", (1_000_000 + needed + left) as f64 / 1e9);
     assert_eq!(kept(&memory(2 * bytes))["bytes"], bytes);
     assert_eq!(kept(&memory(10_000))["bytes"], 0);
+    // They hold two chunks of two batches, of which each has 16 windows.
+    assert_eq!(kept(&memory(40_000))["bytes"], 2 * 2 * 16 * 20 * 5 * 4);
 
     let train = format!("train --data windows.h5 {SMALL} --set data.purge=0s --max-steps 8 --device cuda:0");
     for (run, options) in [("kept", ""), ("by-batch", "--set gpu_optimization.use_chunk_loader=false")] {

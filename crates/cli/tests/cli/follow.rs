@@ -178,7 +178,11 @@ fn each_of_several_instruments_is_followed_by_its_name() {
         let own = by_time(&format!("sample,time,instrument\n{own}"));
         assert!(own.len() > 500 && own.iter().all(|(time, row)| followed.get(time) == Some(row)), "{symbol}");
     }
-    let [message, _] = stage.fails("predict --run run --follow EURUSD.csv", 2);
+    // As MetaTrader names a file of one-minute bars.
+    stage.write("USDJPY1.csv", &stage.text("USDJPY.csv"));
+    let named = stage.succeeds("predict --run run --follow USDJPY1.csv --stop-at-end --cold --out named.csv");
+    assert_eq!(named["symbol"], "USDJPY");
+    let [message, _] = stage.fails("predict --run run --follow whole.csv", 2);
     assert!(message.contains("series.h5: --symbol says whose bars are followed: EURUSD, USDJPY"), "{message}");
     let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol GBPUSD", 2);
     assert!(message.starts_with("--symbol GBPUSD: ") && message.contains("series.h5 has EURUSD, USDJPY"), "{message}");

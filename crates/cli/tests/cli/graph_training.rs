@@ -103,8 +103,13 @@ fn graphs_are_classified_fold_by_fold() {
     assert!(stage.text("all/report.html").contains("accuracy by fold"));
     let saved: serde_json::Value = serde_json::from_str(&stage.text("all/cross-validation.json")).unwrap();
     assert_eq!(saved, all);
-    let [message, _] = stage.fails("train --data shapes.mbg --out no --set data.fold_number=all", 2);
-    assert!(message.contains("data.fold_number=all: expected a number of folds, such as data.folds=10"), "{message}");
+    for command in ["plan --data shapes.mbg", "train --data shapes.mbg --out no"] {
+        let [message, _] = stage.fails(&format!("{command} --set data.fold_number=all"), 2);
+        assert!(
+            message.contains("data.fold_number=all: expected a number of folds, such as data.folds=10"),
+            "{message}"
+        );
+    }
 
     let [message, _] = stage.fails(&format!("train --data shapes.mbg --out no {recipe} --set data.fold_number=5"), 2);
     assert!(message.contains("data.fold_number=5 of data.folds=4 over 24 graphs"), "{message}");

@@ -96,6 +96,23 @@ fn predictions_name_the_instrument_of_each_sample() {
     assert_eq!(names.iter().map(hdf5::types::VarLenUnicode::as_str).collect::<Vec<_>>(), NAMES);
 }
 
+/// Files that ended minutes apart had predictions of the one that ended last alone.
+#[test]
+fn the_latest_samples_are_those_of_each_instrument() {
+    let stage = two_and_a_run();
+    let text = stage.text("USDJPY.csv");
+    let lines: Vec<&str> = text.lines().collect();
+    stage.write("USDJPY.csv", &lines[..lines.len() - 40].join("\n"));
+    let timeframes = "--timeframes M1:6,M5:4 --horizon 2 --stride 17";
+    stage.succeeds(&format!("ingest EURUSD.csv USDJPY.csv --out later.h5 {timeframes}"));
+    let told = stage.succeeds("predict --run run --data later.h5 --samples latest --out latest.csv");
+    assert!(!told["notes"].to_string().contains("end earlier"), "{told}");
+    let csv = stage.text("latest.csv");
+    let mut named: Vec<&str> = csv.lines().skip(1).map(|line| line.split(',').nth(2).unwrap()).collect();
+    named.dedup();
+    assert_eq!(named, NAMES);
+}
+
 #[test]
 fn predictions_of_one_instrument_name_none() {
     let stage = Stage::with_run();

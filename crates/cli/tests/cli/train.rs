@@ -332,8 +332,8 @@ fn settings_without_effect_are_told() {
         ("training.loss_scale_initial=8", "training.loss_scale_initial has no effect without training.precision fp16"),
         ("training.autotune=fast", "training.autotune has no effect on the CPU"),
         (
-            "training.early_stopping=3 --set data.split=[0.8,0,0.2]",
-            "training.early_stopping has no effect without samples",
+            "training.validate_every_steps=3 --set data.split=[0.8,0,0.2]",
+            "training.validate_every_steps has no effect without samples",
         ),
         ("data.walk_forward_overlap=0.5", "data.walk_forward_overlap has no effect without data.walk_forward"),
         ("model.graph_heads=2", "model.graph_heads has no effect without graph attention"),

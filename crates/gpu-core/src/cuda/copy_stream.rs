@@ -96,9 +96,34 @@ impl CopyStream {
         done
     }
 
+    /// Copies `src`, in any memory, to address `dst` of the live block number `block`, and waits
+    /// for it. Any thread may call it; work that others defer stays deferred: none of it has to do
+    /// with the block, which was released after it.
+    pub(crate) fn send_aside(&self, gpu: &Gpu, src: &[u8], block: usize, dst: u64) -> Result<()> {
+        let copied = || {
+            gpu.context().enter_aside()?;
+            self.released[block].order_in_current(self.stream.raw(), NonBlockingStream::ID)?;
+            self.copy_in_current(src, dst)?;
+            self.copied.record_in_current(self.stream.raw(), NonBlockingStream::ID)?;
+            self.copied.wait_in_current()
+        };
+        let done = copied().map_err(|fault| gpu.context().error(fault));
+        if done.is_err() {
+            // A copy that was submitted must not outlive its memory.
+            let _ = self.stream.synchronize();
+        }
+        done
+    }
+
     /// Submits the copy of `src`, which is page-locked. The caller keeps it until the copy is done.
     fn submit(&self, src: &[u8], dst: u64, block: usize) -> Result<(), DriverFault> {
         self.released[block].order(self.stream.raw(), NonBlockingStream::ID)?;
+        self.copy_in_current(src, dst)
+    }
+
+    /// Submits the copy of `src` to a block, after its release. The context is current, and the
+    /// caller keeps `src` until the copy is done.
+    fn copy_in_current(&self, src: &[u8], dst: u64) -> Result<(), DriverFault> {
         // SAFETY: the block is live, and all that the default stream had to do with its memory was
         // submitted before it was released. It stays mapped until the copy is done, also if it is
         // freed before: what takes the memory next begins on the default stream, which waits for

@@ -112,6 +112,11 @@ impl Event {
     /// Makes a stream wait for the work recorded now; a later recording does not change that.
     pub(crate) fn order(&self, waiting: CUstream, id: StreamId) -> Result<(), DriverFault> {
         self.context.enter()?;
+        self.order_in_current(waiting, id)
+    }
+
+    /// As [`Event::order`] where the context is current; deferred work stays deferred.
+    pub(super) fn order_in_current(&self, waiting: CUstream, id: StreamId) -> Result<(), DriverFault> {
         // SAFETY: both handles are live: the event is ours, and streams live as long as their
         // table.
         let code = unsafe { sys::cuStreamWaitEvent(waiting, self.event, 0) };

@@ -1,6 +1,6 @@
 //! Values that come beside a GPU's work.
 
-use megabatch_gpu_core::{Buffer, Device, DoubleBufferedUpload, Error};
+use megabatch_gpu_core::{Buffer, Captures, Device, DoubleBufferedUpload, Error, VacantTables};
 use megabatch_simt::driver::Setting;
 
 use super::captures::scale;
@@ -101,4 +101,73 @@ fn a_system_that_locks_no_pages_gives_plain_memory() {
     let mut intake = DoubleBufferedUpload::new(&device.scope("test")).unwrap();
     intake.take(values.as_slice()).unwrap();
     assert_eq!(intake.values().to_vec().unwrap(), [1.0; 3]);
+}
+
+#[test]
+fn tables_are_filled_by_another_thread_after_the_work_on_them() {
+    let (driver, device) = with_kernels();
+    driver.set(Setting::Deferred, 1);
+    for device in [Device::cpu(), device] {
+        let scope = device.scope("test");
+        let locked = Device::cpu().scope("chunks").page_locked(&device);
+        let mut values = Buffer::<f32>::zeros(&locked, 3).unwrap();
+        let mut vacant = VacantTables::new(&scope, &[2, 3]).unwrap();
+        assert_eq!(scope.usage().allocated_bytes, 5 * size_of::<f32>());
+        let mut copy = Buffer::<f32>::zeros(&scope, 3).unwrap();
+        for k in 0..4 {
+            let number = k as f32;
+            let values = &mut values;
+            let filled = std::thread::scope(|threads| {
+                let filling = threads.spawn(move || {
+                    values.as_mut_slice().fill(number);
+                    vacant.fill(1, values.as_slice()).unwrap();
+                    // From memory that is not page-locked.
+                    vacant.fill(0, &[number + 0.5]).unwrap();
+                    vacant.fill(0, &[]).unwrap();
+                    vacant.into_filled()
+                });
+                filling.join().unwrap()
+            });
+            assert_eq!(filled.table(0).to_vec().unwrap(), [number + 0.5, 0.0]);
+            // Work on them that was submitted and is not done yet.
+            copy.copy_from_buffer(filled.table(1)).unwrap();
+            vacant = filled.release().unwrap();
+            vacant.fill(1, &[77.0; 3]).unwrap();
+            assert_eq!(copy.to_vec().unwrap(), [number; 3]);
+        }
+    }
+}
+
+#[test]
+fn captures_are_not_cut_where_tables_are_filled() {
+    let (driver, device) = with_kernels();
+    let (mut captures, scope) = (Captures::default(), device.scope("test"));
+    let numbers = Buffer::from_slice(&scope, &[1.0f32; 3]).unwrap();
+    let mut vacant = VacantTables::new(&scope, &[3]).unwrap();
+    for _ in 0..3 {
+        captures
+            .run(&device, || {
+                scale(&numbers, 2.0)?;
+                std::thread::scope(|threads| threads.spawn(|| vacant.fill(0, &[5.0f32; 3])).join().unwrap())?;
+                scale(&numbers, 0.5)
+            })
+            .unwrap();
+    }
+    assert_eq!((captures.made(), driver.calls("cuGraphLaunch")), (1, 2));
+    assert_eq!(numbers.to_vec().unwrap(), [1.0; 3]);
+    assert_eq!(vacant.into_filled().table(0).to_vec().unwrap(), [5.0; 3]);
+}
+
+#[test]
+fn a_table_that_cannot_be_filled_is_told() {
+    let (driver, device) = with_kernels();
+    for call in ["cuStreamWaitEvent", "cuMemcpyHtoDAsync_v2", "cuEventRecord", "cuEventSynchronize"] {
+        let mut vacant = VacantTables::new(&device.scope("test"), &[3]).unwrap();
+        driver.fail(call, 1, 719);
+        assert!(matches!(vacant.fill(0, &[2.0f32; 3]).unwrap_err(), Error::Driver { code: 719, .. }), "{call}");
+        vacant.fill(0, &[3.0; 3]).unwrap();
+        assert_eq!(vacant.into_filled().table(0).to_vec().unwrap(), [3.0; 3]);
+    }
+    drop(device);
+    assert_eq!(driver.contexts_retained(), 0);
 }

@@ -2,8 +2,9 @@
 
 //! The bars of one timeframe on a device: those that the windows of a batch cover, each once.
 //!
-//! They are rows of a table: of a series, or of all stored windows, which stay on the device, or of
-//! the bars that the batch brings. Rows are bars or, of stored windows, whole windows.
+//! They are rows of a table: of a series, or of all stored windows, which stay on the device, of a
+//! chunk of stored windows that is there for many batches, or of the bars that the batch brings.
+//! Rows are bars or, of stored windows, whole windows.
 
 use megabatch_gpu_core::{Buffer, DoubleBufferedUpload, Scope};
 use megabatch_nn::batch::{BatchStorage, BatchView, Windows};
@@ -23,11 +24,24 @@ enum ResidentBars {
     Windows(Buffer<f32>),
 }
 
+/// Table that has the bars of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BarsLocation {
+    /// One that stays on the device.
+    Resident,
+    /// The chunk of stored windows that is there.
+    Chunk,
+    /// That of the batch itself.
+    Batch,
+}
+
 #[derive(Debug)]
 pub(super) struct Bars {
     sizes: RecurrentSizes,
     resident: Option<ResidentBars>,
-    /// Without a table that stays: the bars of the batch, and of the one before it.
+    /// Table of the batch that was found last.
+    location: BarsLocation,
+    /// Of batches that bring their bars: the bars of the batch, and of the one before it.
     batch_bars: DoubleBufferedUpload<f32>,
     windows: Windows,
     /// First bars of the windows of all samples.
@@ -50,6 +64,7 @@ impl Bars {
         Ok(Bars {
             sizes,
             resident: None,
+            location: BarsLocation::Batch,
             batch_bars: DoubleBufferedUpload::new(scope)?,
             windows: Windows::default(),
             starts: Vec::new(),
@@ -76,6 +91,11 @@ impl Bars {
                 estimate.put("bars", format!("stored windows of {name}"), bytes, FORWARD);
             }
             None => {
+                if batch.chunk_windows > 0 {
+                    let bytes = 2 * batch.chunk_windows * sizes.steps * features * size_of::<f32>();
+                    estimate.put("bars", format!("two chunks of stored windows of {name}"), bytes, &StepPhase::ALL);
+                }
+                // Validations bring theirs beside chunks.
                 let bytes = 2 * bars * features * size_of::<f32>();
                 let content = if batch.shares_bars { "bars" } else { "windows" };
                 estimate.put("batches", format!("{content} of {name}, of two batches"), bytes, &StepPhase::ALL);
@@ -133,14 +153,15 @@ impl Bars {
         let steps = self.sizes.steps;
         let (starts, ends) = (batch.starts(k), batch.ends(k));
         self.starts.clear();
-        match &self.resident {
-            Some(ResidentBars::Series(_)) => self.starts.extend(ends.iter().map(|end| end + 1 - steps)),
+        (self.location, self.are_stored) = match (batch.storage(), &self.resident) {
+            (BatchStorage::Chunk, _) => (BarsLocation::Chunk, true),
+            (_, Some(bars)) => (BarsLocation::Resident, matches!(bars, ResidentBars::Windows(_))),
+            (storage, None) => (BarsLocation::Batch, storage == BatchStorage::Windows),
+        };
+        match self.location {
+            BarsLocation::Resident if !self.are_stored => self.starts.extend(ends.iter().map(|end| end + 1 - steps)),
             _ => self.starts.extend(starts),
         }
-        self.are_stored = match &self.resident {
-            Some(bars) => matches!(bars, ResidentBars::Windows(_)),
-            None => batch.storage() == BatchStorage::Windows,
-        };
         self.windows.set(&self.starts, ends, steps, runs);
     }
 
@@ -153,9 +174,13 @@ impl Bars {
         self.first.extend(self.windows.offsets().iter().map(|&offset| offset as u32));
         self.numbers.clear();
         if self.are_stored {
-            match &self.resident {
-                Some(_) => self.numbers.extend(self.windows.ends().iter().map(|&end| end as u32)),
-                None => self.numbers.extend(0..self.windows.len() as u32),
+            // The windows of a batch lie one after another in it, and in a chunk.
+            let first = self.starts.first().map_or(0, |start| start / self.sizes.steps) as u32;
+            match self.location {
+                BarsLocation::Resident => self.numbers.extend(self.windows.ends().iter().map(|&end| end as u32)),
+                BarsLocation::Chunk | BarsLocation::Batch => {
+                    self.numbers.extend((first..).take(self.windows.len()));
+                }
             }
         } else {
             self.numbers.extend(self.windows.rows().map(|row| row.min(last) as u32));
@@ -171,15 +196,15 @@ impl Bars {
     pub(super) fn fill_up(&mut self, windows: usize, bars: usize) -> Result<()> {
         self.first.resize(windows, self.first.last().copied().unwrap_or(0));
         self.numbers.resize(bars / self.row_bars(), self.numbers.last().copied().unwrap_or(0));
-        if self.resident.is_none() {
+        if self.location == BarsLocation::Batch {
             self.batch_bars.reserve(bars * self.sizes.features)?;
         }
         let len = bars * self.width();
         ensure_capacity(&mut self.wide, len)
     }
 
-    /// Gives `upload` what the device has to know of them. The bars themselves, where it keeps
-    /// none, go there beside the work of the batch before.
+    /// Gives `upload` what the device has to know of them. The bars themselves, where the batch
+    /// brings them, go there beside the work of the batch before.
     pub(super) fn enqueue<'a>(
         &'a mut self,
         batch: &BatchView<'_>,
@@ -187,7 +212,7 @@ impl Bars {
         has_dropout: bool,
         upload: &mut UploadBatch<'a>,
     ) -> Result<()> {
-        if self.resident.is_none() {
+        if self.location == BarsLocation::Batch {
             self.batch_bars.take(&batch.bars(k)[..self.bars_read() * self.sizes.features])?;
         }
         if has_dropout {
@@ -199,11 +224,21 @@ impl Bars {
         upload.put(&mut self.rows, &self.numbers)
     }
 
-    /// Takes the bars that were found, rounded to `narrow` from element number `start` on.
-    pub(super) fn take<T: Operand>(&mut self, narrow: &mut Buffer<T>, narrow_start: usize) -> Result<()> {
-        let table = match &self.resident {
-            Some(ResidentBars::Series(values) | ResidentBars::Windows(values)) => values,
-            None => self.batch_bars.values(),
+    /// Takes the bars that were found, rounded to `narrow` from element number `narrow_start` on.
+    /// `chunk` is the table of the timeframe in the chunk that is on the device.
+    ///
+    /// # Panics
+    /// If the batch is of a chunk, and there is none.
+    pub(super) fn take<T: Operand>(
+        &mut self,
+        narrow: &mut Buffer<T>,
+        narrow_start: usize,
+        chunk: Option<&Buffer<f32>>,
+    ) -> Result<()> {
+        let table = match (self.location, &self.resident) {
+            (BarsLocation::Resident, Some(ResidentBars::Series(values) | ResidentBars::Windows(values))) => values,
+            (BarsLocation::Chunk, _) => chunk.expect("the chunk of a batch is on the device"),
+            _ => self.batch_bars.values(),
         };
         let (count, bars) = (self.numbers.len(), self.row_bars());
         let rows = TableRows { table, rows: &self.rows, count, bars, width: self.sizes.features, stride: self.width() };

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 
 use megabatch_amp::ops::DeviceScaler;
-use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_gpu_core::{Buffer, FilledTables, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
 use megabatch_nn::graph::{EdgeForm, Graphs};
@@ -24,6 +24,12 @@ pub(super) trait DeviceModel: Debug + Send {
 
     /// Copies the windows of `batch` to the place of window `first` and those after it.
     fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()>;
+
+    /// Takes `chunk`, stored windows of each timeframe, for the batches of its windows, in the
+    /// place of the chunk that it returns. A model over graphs takes none.
+    fn exchange_chunk(&mut self, _chunk: Option<FilledTables<f32>>) -> Option<FilledTables<f32>> {
+        None
+    }
 
     /// True if it keeps series or windows.
     fn keeps_bars(&self) -> bool;

@@ -3,7 +3,7 @@
 //! Forward and backward of a batch, for operands of any precision.
 
 use megabatch_amp::ops::DeviceScaler;
-use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_gpu_core::{Buffer, FilledTables, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
 use megabatch_nn::memory::LargestBatch;
@@ -83,6 +83,10 @@ impl<T: Operand> DeviceModel for LstmModel<T> {
 
     fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()> {
         self.lstms.put_windows(first, batch)
+    }
+
+    fn exchange_chunk(&mut self, chunk: Option<FilledTables<f32>>) -> Option<FilledTables<f32>> {
+        self.lstms.exchange_chunk(chunk)
     }
 
     fn keeps_bars(&self) -> bool {

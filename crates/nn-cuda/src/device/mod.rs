@@ -5,6 +5,7 @@
 //! ```text
 //! once a run    series or windows, edges of graphs,
 //!               weights, moments, states  ─► device
+//! each chunk    stored windows            ─► device, beside the batches of the chunk before
 //! each batch    rows of bars, targets     ─► device
 //!               bars covered ─► projected ─► recurrence, norm, dropout, layer by layer
 //!                            ─► last states, or pooling ─► fusion ─► graphs ─► head, loss
@@ -40,12 +41,12 @@ mod workspace_cache;
 
 use megabatch_amp::LossScaler;
 use megabatch_amp::ops::{PendingReport, StepReport, StepSettings};
-use megabatch_gpu_core::{Captures, Device};
+use megabatch_gpu_core::{Captures, Device, FilledTables, VacantTables};
 use megabatch_nn::batch::{BatchView, SeriesView};
 use megabatch_nn::graph::{EdgeForm, Graphs};
 use megabatch_nn::loss::Objective;
 use megabatch_nn::memory::LargestBatch;
-use megabatch_nn::model::{Cell, Encoder, Model, ModelConfig, Moments, TensorSet};
+use megabatch_nn::model::{Cell, Encoder, Model, ModelConfig, Moments, SampleShape, TensorSet};
 use megabatch_nn::{Error, Result};
 
 use crate::ComputeConfig;
@@ -193,7 +194,24 @@ impl Accelerator {
         self.device_model.put_windows(first, batch)
     }
 
-    /// True if series or windows are there, so that a batch need not bring bars.
+    /// Memory on the device for a chunk of `windows` stored windows of each timeframe of `shape`.
+    ///
+    /// # Errors
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
+    pub fn vacant_chunk(&self, shape: &SampleShape, windows: usize) -> Result<VacantTables<f32>> {
+        let lens: Vec<usize> = (0..shape.timeframes.len()).map(|k| windows * shape.window_len(k)).collect();
+        Ok(VacantTables::new(&self.device.scope("gpu/bars"), &lens)?)
+    }
+
+    /// Takes `chunk` for the batches of its windows ([`BatchStorage::Chunk`]), in the place of the
+    /// chunk that it returns. A model over graphs takes none.
+    ///
+    /// [`BatchStorage::Chunk`]: megabatch_nn::batch::BatchStorage::Chunk
+    pub fn exchange_chunk(&mut self, chunk: Option<FilledTables<f32>>) -> Option<FilledTables<f32>> {
+        self.device_model.exchange_chunk(chunk)
+    }
+
+    /// True if series or all stored windows are there, so that a batch need not bring bars.
     pub fn keeps_bars(&self) -> bool {
         self.device_model.keeps_bars()
     }

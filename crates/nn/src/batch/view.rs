@@ -22,6 +22,9 @@ pub enum BatchStorage {
     Windows,
     /// As slices of the bars that they cover.
     Series,
+    /// One after another in a chunk of windows that a device has: the batch has their starts there,
+    /// and no features.
+    Chunk,
 }
 
 /// Starts and indices of windows, `[B]` a timeframe.

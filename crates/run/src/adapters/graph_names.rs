@@ -2,10 +2,7 @@
 
 use std::collections::HashMap;
 
-use megabatch_bars::likely_symbol;
-
-/// Number of names in a note.
-const NAMES_SHOWN: usize = 5;
+use megabatch_bars::{likely_symbol, listed};
 
 /// The place of each instrument among the names of the graphs, if it has one; `None` if none has.
 pub(super) fn places_of(instruments: &[String], names: &[String]) -> Option<Vec<Option<u32>>> {
@@ -30,16 +27,12 @@ pub(super) fn absent_text(absent: &[(String, Option<String>)]) -> String {
     if absent.is_empty() {
         return String::new();
     }
-    let shown: Vec<&str> = absent.iter().take(NAMES_SHOWN).map(|(name, _)| name.as_str()).collect();
-    let more = match absent.len() - shown.len() {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let mut text = format!("; no graph has {}{more}", shown.join(", "));
+    let names: Vec<String> = absent.iter().map(|(name, _)| name.clone()).collect();
+    let mut text = format!("; no graph has {}", listed(&names));
     let renamed = absent.iter().filter_map(|(name, other)| Some(format!("{} for {name}", other.as_deref()?)));
-    let renamed: Vec<String> = renamed.take(NAMES_SHOWN).collect();
+    let renamed: Vec<String> = renamed.collect();
     if !renamed.is_empty() {
-        text += &format!("; the graph has {}: build it from files of the same names", renamed.join(", "));
+        text += &format!("; the graph has {}: build it from files of the same names", listed(&renamed));
     }
     text
 }
@@ -59,8 +52,8 @@ mod tests {
         let told = "; the graph has BRK-B for BRK.B: build it from files of the same names";
         assert_eq!(text, format!("; no graph has BRK.B, XOM{told}"));
 
-        let many: Vec<(String, Option<String>)> = (0..7).map(|place| (format!("S{place}"), None)).collect();
-        assert_eq!(absent_text(&many), "; no graph has S0, S1, S2, S3, S4 and 2 more");
+        let many: Vec<(String, Option<String>)> = (0..12).map(|place| (format!("S{place}"), None)).collect();
+        assert_eq!(absent_text(&many), "; no graph has S0, S1, S2, S3, S4, S5, S6, S7, S8, S9 and 2 more");
         assert_eq!(absent_text(&[]), "");
     }
 }

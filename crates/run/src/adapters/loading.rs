@@ -6,11 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use megabatch_chunk_io::{BatchRows, Loader, LoaderOptions, Shape, Source};
 use megabatch_gpu_core::{Device, Scope};
-use megabatch_trainer::{BatchLists, BorrowedBatch, Chunking, LoadedBatches, Waits};
-
-/// Most bytes of chunks whose pages are locked for a GPU: the system has no other use for them, and
-/// takes seconds to lock more.
-const LOCKED_BYTES_MAX: u64 = 8 << 30;
+use megabatch_trainer::{BatchLists, BorrowedBatch, Chunking, LOCKED_BYTES_MAX, LoadedBatches, Waits};
 
 /// Size of a chunk without a plan.
 const CHUNK_BYTES: u64 = 256 << 20;

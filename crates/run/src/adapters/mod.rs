@@ -6,6 +6,7 @@ pub(crate) mod data;
 pub(crate) mod data_schema;
 pub(crate) mod edges;
 mod fold;
+pub(crate) mod fold_plan;
 mod graph_names;
 pub(crate) mod graphs;
 mod label_spans;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use megabatch_chunk_io::{
-    Layout, SampleBlock, SampleSlices, SeriesColumn, SeriesSource, SeriesTimeframeFile, Shape, Source, SourceOptions,
-    is_fingerprint_of_blocks,
+    Layout, SampleBlock, SampleSlices, SeriesColumn, SeriesFile, SeriesSource, SeriesTimeframeFile, Shape, Source,
+    SourceOptions, is_fingerprint_of_blocks,
 };
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{Series, SeriesView};
@@ -112,6 +112,17 @@ impl SourceSamples {
         let (opened, verified) = (None, None);
         let (source, label_spans) = (Arc::new(source), OnceLock::new());
         Ok(SourceSamples { source, shape, segment_starts, chunks, opened, verified, label_spans })
+    }
+
+    /// The series, if it has enough instruments for correlations over those of each time.
+    fn universe(&self) -> Option<&SeriesFile> {
+        Some(self.source.series()?.file()).filter(|file| file.instruments().len() >= RANKED_INSTRUMENTS_MIN)
+    }
+
+    /// True for a series of many instruments that stays in its file: evaluations have no
+    /// correlations over those of each time.
+    pub(crate) fn is_streamed_universe(&self) -> bool {
+        self.universe().is_some_and(|file| !file.has_index())
     }
 
     /// Reads bars of a series in the file through a cache of about `cache_bytes`.
@@ -303,9 +314,8 @@ impl Samples for SourceSamples {
     }
 
     fn times(&self, samples: &[usize]) -> Option<Vec<i64>> {
-        let file = self.source.series()?.file();
-        let is_ranked = file.instruments().len() >= RANKED_INSTRUMENTS_MIN && file.has_index();
-        is_ranked.then(|| samples.iter().map(|&sample| file.sample_times()[sample]).collect())
+        let file = self.universe().filter(|file| file.has_index())?;
+        Some(samples.iter().map(|&sample| file.sample_times()[sample]).collect())
     }
 
     fn target_span(&self, samples: &[usize], time_ns: i64, target: usize) -> Option<LabelSpan> {

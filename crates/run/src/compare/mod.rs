@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use megabatch_atomic_file as atomic_file;
 use serde_json::{Value, json};
 
+use crate::adapters::fold_plan::FoldPlan;
 use crate::command_report::CommandReport;
 use crate::config::training;
 use crate::error::{Error, Result};
-use crate::evaluate::folds::FoldPlan;
 use crate::host::Host;
 use crate::output;
 use crate::report::learning::points;
@@ -198,7 +198,7 @@ impl Side {
     fn open(folder: &Path, label: String) -> Result<Self> {
         let run = RunFolder::open(folder)?;
         let config = run.config(&[])?;
-        let plan = FoldPlan::from_config(&config)?.filter(|_| run.fold(0).has_begun());
+        let plan = FoldPlan::from_run(&run)?;
         let mut settings: BTreeMap<&'static str, String> =
             config.settings().map(|(key, text)| (key.path, text.to_owned())).collect();
         // The folds of a run have the loss that `auto` stands for.

@@ -270,7 +270,12 @@ fn accept(layer: &[Written]) -> Result<BTreeMap<&'static str, (String, Value)>> 
             _ => accepted.insert(key.path, (written, value)),
         };
     }
-    Ok(accepted.into_iter().map(|(path, (written, value))| (path, (written.text.clone(), value))).collect())
+    let setting = |(path, (written, value)): (&'static str, (&Written, Value))| {
+        // Other forms of a number are no other setting.
+        let text = if let Value::Count(count) = value { count.to_string() } else { written.text.clone() };
+        (path, (text, value))
+    };
+    Ok(accepted.into_iter().map(setting).collect())
 }
 
 /// `text` as a YAML scalar: plain where that is safe, single-quoted otherwise.
@@ -437,6 +442,13 @@ mod tests {
         assert_eq!(load(&template, &[]).unwrap().settings, load("", &[]).unwrap().settings);
         assert!(template.lines().all(|line| line.chars().count() <= 100 || !line.contains(' ')), "{template}");
         assert!(keys().all(|key| template.contains(&format!("{}:", key.path.split_once('.').unwrap().1))));
+    }
+
+    #[test]
+    fn a_float_without_a_fraction_is_a_whole_number() {
+        let floats = load("model:\n  hidden: 16.0\n", &["training.epochs=2.0"]).unwrap();
+        assert_eq!(floats.settings, load("model:\n  hidden: 16\n", &["training.epochs=2"]).unwrap().settings);
+        assert!(load("model:\n  hidden: 2.5\n", &[]).is_err());
     }
 
     // `--set training.loss=mae` was refused with a list of losses.

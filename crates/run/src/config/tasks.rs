@@ -104,7 +104,8 @@ impl Entry {
             "cross_entropy" => TaskLoss::Classes(match (text_of("classes"), text_of("thresholds")) {
                 (Some(text), None) => {
                     let expected = || ("classes".to_owned(), format!("a whole number from 2 to {}", Classes::MAX));
-                    Classes::Labels(text.parse().map_err(|_| expected())?)
+                    let count = parse_count(text).and_then(|count| usize::try_from(count).ok());
+                    Classes::Labels(count.ok_or_else(expected)?)
                 }
                 (None, Some(text)) => Classes::Thresholds(ascending("thresholds", text)?),
                 _ => return Err(("classes".to_owned(), "given, or thresholds, and not both".to_owned())),
@@ -145,6 +146,17 @@ fn nearest_of<const N: usize>(names: [&'static str; N], name: &str) -> &'static 
     names.into_iter().min_by_key(distance).expect("there are names")
 }
 
+/// Bound below which a float has every whole number.
+const EXACT_MAX: f64 = (1u64 << 53) as f64;
+
+/// A whole number, which may be written as a float: `2`, `2.0`, `2e3`.
+pub(super) fn parse_count(text: &str) -> Option<u64> {
+    text.parse().ok().or_else(|| {
+        let number: f64 = text.parse().ok()?;
+        (number.fract() == 0.0 && (0.0..EXACT_MAX).contains(&number)).then_some(number as u64)
+    })
+}
+
 /// Numbers of a list with or without its brackets.
 pub(super) fn parse_numbers(text: &str) -> Option<Vec<f64>> {
     let list = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
@@ -171,6 +183,9 @@ mod tests {
         let tasks = TaskList::parse(block).unwrap().resolve(4).unwrap();
         assert_eq!(Loss::Tasks(tasks).outputs(4), 2 + 2 * 3 + 1);
         assert!(tasks.as_slice().iter().all(|task| task.weight == 1.0 / 3.0));
+        let classes =
+            |count: &str| TaskList::parse(&format!("[{{targets: 0.., loss: cross_entropy, classes: {count}}}]"));
+        assert_eq!((classes("3.0"), classes("3.5").is_err()), (classes("3"), true));
         let documents = parse(block).unwrap();
         assert_eq!(TaskList::parse(&flow(&documents[0]).unwrap()), TaskList::parse(block));
     }

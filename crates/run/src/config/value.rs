@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use megabatch_nn::loss::Ascending;
 use serde_json::json;
 
-use super::tasks::{TaskList, parse_ascending, parse_numbers};
+use super::tasks::{TaskList, parse_ascending, parse_count, parse_numbers};
 use crate::text::Duration;
 
 /// Kinds of values.
@@ -83,7 +83,7 @@ impl Kind {
                 _ => None,
             },
             Kind::Count { min, max } => {
-                text.parse().ok().filter(|count| (min..=max).contains(&count)).map(Value::Count)
+                parse_count(text).filter(|count| (min..=max).contains(&count)).map(Value::Count)
             }
             Kind::Number { above } => text.parse().ok().filter(|x: &f64| x.is_finite() && x > above).map(Value::Number),
             Kind::Probability => text.parse().ok().filter(|x| (0.0..1.0).contains(x)).map(Value::Number),
@@ -285,7 +285,13 @@ mod tests {
             (&count, "10", None),
             (&count, "0", None),
             (&count, "-1", None),
-            (&count, "1.5", None),
+            (&count, "2.0", Some(Value::Count(2))),
+            (&count, "2.5", None),
+            (&count, "1e1", None),
+            (&count, "nan", None),
+            (&Kind::Count { min: 0, max: u64::MAX }, "1e3", Some(Value::Count(1000))),
+            (&Kind::Count { min: 0, max: u64::MAX }, "1e20", None),
+            (&Kind::Count { min: 0, max: u64::MAX }, "18446744073709551615", Some(Value::Count(u64::MAX))),
             (&Kind::Number { above: 0.0 }, "1e-3", Some(Value::Number(0.001))),
             (&Kind::Number { above: 0.0 }, "0", None),
             (&Kind::Number { above: -f64::MIN_POSITIVE }, "0", Some(Value::Number(0.0))),

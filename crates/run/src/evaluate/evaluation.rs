@@ -88,6 +88,9 @@ pub struct Evaluation {
     /// True for a model of ranks. Its outputs have no unit, and their errors mean nothing.
     #[serde(rename = "ranks_only", skip_serializing_if = "std::ops::Not::not")]
     pub(crate) ranks: bool,
+    /// True for instruments of a series that stays in its file, which have no correlations.
+    #[serde(skip)]
+    pub(crate) is_streamed_universe: bool,
     /// Names of samples and targets, for tables and sentences.
     #[serde(skip)]
     pub(crate) unit_names: UnitNames,
@@ -131,6 +134,9 @@ impl Evaluation {
         };
         let graphs = graphs.into_iter().map(with_time).collect();
         let ranks = loss.ranks();
+        // Several tasks have no correlations anywhere.
+        let is_streamed_universe =
+            tasks.is_empty() && matches!(data, Data::Samples(samples) if samples.is_streamed_universe());
         Evaluation {
             split,
             samples,
@@ -139,6 +145,7 @@ impl Evaluation {
             standard_errors,
             step,
             ranks,
+            is_streamed_universe,
             unit_names,
             target_names: target_names(data),
             model: metrics,
@@ -329,6 +336,7 @@ mod tests {
                 standard_errors: None,
                 step: 3,
                 ranks,
+                is_streamed_universe: false,
                 unit_names,
                 target_names: Vec::new(),
                 model,

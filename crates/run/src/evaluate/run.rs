@@ -7,9 +7,10 @@ use megabatch_gpu_core::Device;
 use megabatch_trainer::{Baselines, Predictor, SampleRanges, Selection};
 use serde::Serialize;
 
-use super::folds::{Fold, FoldPlan, Folds, Progress};
+use super::folds::{Fold, Folds, Progress};
 use super::int8::Report;
 use super::{Evaluation, Part};
+use crate::adapters::fold_plan::FoldPlan;
 use crate::command_report::CommandReport;
 use crate::error::{Context as _, Error, Result};
 use crate::host::{EachOnce, Host, PATIENCE, Work};
@@ -79,7 +80,7 @@ pub struct Errors {
 pub fn evaluate(request: &EvaluateRequest, host: &Host<'_>) -> Result<Errors> {
     host.cancel.watch(PATIENCE)?;
     let folder = RunFolder::open(&request.run)?;
-    if let Some(folds) = FoldPlan::from_config(&folder.config(&[])?)?.filter(|_| folder.fold(0).has_begun()) {
+    if let Some(folds) = FoldPlan::from_run(&folder)? {
         return evaluate_folds(request, &folder, folds, host);
     }
     let OfRun { evaluated, .. } = evaluate_run(request, &request.run, host)?;

@@ -59,8 +59,12 @@ pub struct FunctionInputs {
     pub frames: Option<String>,
     /// The other features, which other instruments have too.
     pub features: Vec<String>,
+    /// The clock that was stated of times without one.
+    pub zone: Option<String>,
     /// The prices that are read, as the option names them.
     pub prices: String,
+    /// The meaning of a bar's time, as the option names it.
+    pub time: String,
 }
 
 impl FunctionInputs {
@@ -74,7 +78,9 @@ impl FunctionInputs {
             columns: recipe.function_columns.iter().map(|column| column.written().to_owned()).collect(),
             frames: provenance["functions"]["frames"].as_str().map(str::to_owned),
             features: recipe.without_functions().features.0.iter().map(|own| own.name().to_owned()).collect(),
+            zone: recipe.zone.as_ref().map(ToString::to_string),
             prices: recipe.prices_word(),
+            time: recipe.time_word(),
         })
     }
 }

@@ -28,11 +28,12 @@ pub use megabatch_bars::Error as BarsError;
 pub use megabatch_bars::{
     BarFunctions, Bars, BinClock, ColumnFeature, ContextBars, DateOrder, Feature, FormatName, FunctionCall,
     FunctionColumn, FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt,
-    SymbolPattern, TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars, likely_symbol, names_in_context,
-    shared_features,
+    SymbolPattern, TableColumns, TargetKind, Timeframe, Weekends, Zone, adjusted_prices, context_bars, likely_symbol,
+    names_in_context, shared_features,
 };
 pub use recipe::{
     BarClock, Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name,
 };
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};
 pub use series::ingest;
+pub(crate) use series::taken_for;

@@ -331,31 +331,24 @@ impl Recipe {
         }
     }
 
-    /// The clock of the bars of the series file at `path`: the one that was stated, else the one
-    /// that all its files were read by. `None` where these have several, or offsets with their
-    /// times.
+    /// The clock of the bars of the series file at `path`, and its symbols. The clock is the one
+    /// that was stated, else the one that all its files were read by. `None` where these have
+    /// several, or offsets with their times.
     ///
     /// # Errors
     /// A data error for a file that `ingest` did not write.
-    pub fn clock(path: &Path) -> Result<Option<BarClock>> {
+    pub fn clock_and_symbols(path: &Path) -> Result<(Option<BarClock>, Vec<String>)> {
         let (provenance, recipe) = Recipe::as_written(path)?;
+        let symbols = symbols_in(&provenance, LISTS[0]);
         if let Some(zone) = recipe.zone {
-            return Ok(Some(BarClock { zone, is_stated: true }));
+            return Ok((Some(BarClock { zone, is_stated: true }), symbols));
         }
         let instruments = provenance["instruments"].as_array().into_iter().flatten();
         let files = instruments.flat_map(|instrument| instrument["files"].as_array().into_iter().flatten());
         let zones: BTreeSet<Option<&str>> = files.map(|file| file["zone"].as_str()).collect();
         let zone = zones.first().copied().flatten().filter(|_| zones.len() == 1);
-        Ok(zone.map(|zone| zone.parse().map(|zone| BarClock { zone, is_stated: false })).transpose()?)
-    }
-
-    /// The symbols of the series file at `path`.
-    ///
-    /// # Errors
-    /// A data error for a file that `ingest` did not write.
-    pub fn symbols(path: &Path) -> Result<Vec<String>> {
-        let (provenance, _) = Recipe::as_written(path)?;
-        Ok(symbols_in(&provenance, LISTS[0]))
+        let clock = zone.map(|zone| zone.parse().map(|zone| BarClock { zone, is_stated: false })).transpose()?;
+        Ok((clock, symbols))
     }
 
     /// The account of its bars in the series file at `path`, and the recipe in it.

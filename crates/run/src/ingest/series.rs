@@ -129,7 +129,12 @@ fn other_pair(recipe: &Recipe) -> Option<String> {
         0 => String::new(),
         more => format!(", and so are the bars of {}", plural(more, "other file")),
     };
-    Some(format!("{} is named after {named}, and its bars are taken for those of {stated}{more}", file.display()))
+    Some(taken_for(file, named, stated) + &more)
+}
+
+/// A note on a file that is named after another `pair` than the `symbol` that was stated for it.
+pub(crate) fn taken_for(file: &Path, pair: &str, symbol: &str) -> String {
+    format!("{} is named after {pair}, and its bars are taken for those of {symbol}", file.display())
 }
 
 /// Calls `work` with the folder of parsed bars beside `out`. The folder is removed unless the host

@@ -6,7 +6,8 @@ use megabatch_chunk_io::{SeriesColumn, SeriesFile, Source};
 use megabatch_trainer::{self as trainer, SampleRanges, Split};
 use serde::Serialize;
 
-use crate::adapters::split::{split_source, walk_forward};
+use crate::adapters::fold_plan::{FoldKind, FoldPlan};
+use crate::adapters::split::split_source;
 use crate::config::Config;
 use crate::error::{Context as _, Error, Result};
 use crate::text::utc;
@@ -135,8 +136,8 @@ pub(super) fn prove_splits(
     exact: &ExactSpans<'_>,
     asked: SplitSource,
 ) -> Result<SplitProof> {
-    let folds = match walk_forward(config) {
-        Some(walk) if config.walk_forward_fold().is_none() => (0..walk.folds).map(Some).collect(),
+    let folds = match FoldPlan::from_config(config)? {
+        Some(FoldPlan { kind: FoldKind::WalkForward, folds, .. }) => (0..folds).map(Some).collect(),
         _ => vec![None],
     };
     let mut proof = SplitProof::default();

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Map, Value, json};
 
 use super::run_status::{READINGS, RunStatus};
+use crate::adapters::fold_plan::FoldPlan;
 use crate::error::{Context as _, Result};
-use crate::evaluate::folds::FoldPlan;
 use crate::run_folder::{LogFollower, LogUpdate, RunFolder, SessionEnd};
 use crate::text::number::{grouped, significant};
 

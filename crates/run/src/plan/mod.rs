@@ -19,9 +19,11 @@ pub(crate) use gpu::GpuPlan;
 pub(crate) use memory::{MemoryPlan, advise_smaller_model};
 
 use crate::adapters::data::Data;
+use crate::adapters::fold_plan::FoldPlan;
 use crate::adapters::neighbours::Neighbours;
 use crate::adapters::purge_basis::purge_basis;
 use crate::config::SettingSources;
+use crate::distributed::folds_not_distributed;
 use crate::error::Result;
 use crate::host::Host;
 use crate::setup::splits::require_splits;
@@ -30,7 +32,7 @@ use crate::text::number::grouped;
 use crate::text::{plural, utc};
 use memory::{no_way_through, tensors_text, would_not_fit};
 use notes::{Remarks, remarks, uses};
-use ranks::{RanksPlan, require_one_fold};
+use ranks::RanksPlan;
 
 /// A run to plan.
 #[derive(Clone, Debug)]
@@ -69,8 +71,9 @@ impl Default for PlanRequest {
 /// settings that would; errors of settings and data.
 pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
     let config = request.settings.load(&host.environment)?;
-    if request.ranks > 1 {
-        require_one_fold(&config)?;
+    let folds = FoldPlan::from_config(&config)?;
+    if request.ranks > 1 && folds.is_some() {
+        return Err(folds_not_distributed());
     }
     let setup = TrainingSetup::open(Request {
         data: request.data.as_deref(),
@@ -86,7 +89,7 @@ pub fn plan(request: &PlanRequest, host: &Host<'_>) -> Result<Plan> {
     let plan = Plan::new(&setup)?;
     plan.require_fit(&setup)?;
     setup.require_settings_of_its_data()?;
-    require_splits(&setup, &setup.config)?;
+    require_splits(&setup, folds)?;
     Ok(plan)
 }
 

@@ -5,8 +5,7 @@ use megabatch_trainer as trainer;
 use megabatch_trainer::{IdleRanks, bytes_in_a_row_a_step, bytes_sent_a_step, reduction_blocks};
 use serde::Serialize;
 
-use crate::config::{self, Config};
-use crate::distributed::folds_not_distributed;
+use crate::config;
 use crate::error::Result;
 use crate::setup::TrainingSetup;
 use crate::text::{bytes, plural};
@@ -102,12 +101,6 @@ impl RanksPlan {
         ));
         text
     }
-}
-
-/// Refuses a configuration of several folds, which several ranks do not train.
-pub(super) fn require_one_fold(config: &Config) -> Result<()> {
-    let tests_each_part = config.get(&config::data::FOLDS).is_some() && config.cross_validation_fold().is_none();
-    if config.walks_all_folds() || tests_each_part { Err(folds_not_distributed()) } else { Ok(()) }
 }
 
 /// A rate in bits a second.

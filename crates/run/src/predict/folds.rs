@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use super::latest::LatestSamples;
 use super::samples::{PredictRequest, Predicted, SampleChoice, predict_with};
+use crate::adapters::fold_plan::FoldPlan;
 use crate::error::{Context as _, Result};
 use crate::evaluate::Part;
-use crate::evaluate::folds::FoldPlan;
 use crate::host::{EachOnce, Host};
 use crate::run_folder::RunFolder;
 use crate::trained::Trained;
@@ -46,8 +46,7 @@ fn fold_requests(request: &PredictRequest) -> Result<Option<Vec<PredictRequest>>
         return Ok(None);
     }
     let folder = RunFolder::open(&request.run)?;
-    let plan = FoldPlan::from_config(&folder.config(&[])?)?.filter(|_| folder.fold(0).has_begun());
-    let Some(plan) = plan else { return Ok(None) };
+    let Some(plan) = FoldPlan::from_run(&folder)? else { return Ok(None) };
     let samples = SampleChoice::Part(Part::Test);
     let test = |run: PathBuf| PredictRequest { run, samples: samples.clone(), ..request.clone() };
     Ok(Some(plan.trained_folders(&folder)?.iter().map(|fold| test(fold.root().to_owned())).collect()))

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, ErrorKind, Read as _, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use megabatch_bars::{Bar, BarLines, Bars, Error as BarsError, KnownBars, likely_symbol, named_pair};
@@ -18,6 +18,7 @@ use super::tail::{AtEnd, BarSource, Tail};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::ingest::taken_for;
 use crate::output;
 use crate::setup::computing::DeviceRequest;
 use crate::setup::settings::loss;
@@ -57,8 +58,8 @@ pub fn follow(
             "--device {gpu}: states go on by one step a bar, which the CPU takes; leave --device out, or give cpu"
         )));
     }
-    let subject = StreamingModel::open(request, host)?;
-    require_own_name(&source, &subject, request, host)?;
+    let subject = StreamingModel::open(request, source.name(), host)?;
+    require_own_name(source.name(), &subject, request, host)?;
     let file = match &source {
         // What is read of a pipe does not come again.
         BarSource::File { path, at_end } => Some((*path, *at_end)).filter(|(path, _)| path.is_file()),
@@ -66,17 +67,14 @@ pub fn follow(
     };
     let options = subject.line_options(request);
     let finished = |bars: &Bars| {
-        let (path, at_end) = file?;
+        let Some((path, at_end)) = file else { return Ok(None) };
         let lines = BarLines::new(path, &options, subject.base, bars.open_time.last().copied());
         finished_bar(path, at_end, lines.comparing_with(KnownBars::new(bars)))
     };
     let (mut live, mut history) = begin(&subject, request, finished, host)?;
     let mut tail = Tail::open(source)?;
-    let bar_lines = || BarLines::new(tail.name(), &options, subject.base, history.last_open_time);
-    if let Some((path, _)) = file {
-        require_timeframe(path, bar_lines())?;
-    }
-    let mut lines = bar_lines().comparing_with(std::mem::take(&mut history.known));
+    let lines = BarLines::new(tail.name(), &options, subject.base, history.last_open_time);
+    let mut lines = lines.comparing_with(std::mem::take(&mut history.known));
     let (writer, continued): (Box<dyn Write + '_>, Option<&Path>) = match output {
         LineOutput::File(out) => {
             let mut inputs = subject.recipe.files();
@@ -108,23 +106,11 @@ pub fn follow(
 }
 
 /// Refuses bars that are named after another currency pair, unless the symbol is stated.
-fn require_own_name(
-    source: &BarSource<'_>,
-    subject: &StreamingModel,
-    request: &FollowRequest,
-    host: &Host<'_>,
-) -> Result<()> {
+fn require_own_name(name: &Path, subject: &StreamingModel, request: &FollowRequest, host: &Host<'_>) -> Result<()> {
     let symbol = &subject.symbol;
-    let name = match source {
-        BarSource::File { path, .. } => *path,
-        BarSource::Lines { name, .. } => Path::new(*name),
-    };
     let Some(pair) = named_pair(name).filter(|pair| !is_of_pair(symbol, pair)) else { return Ok(()) };
     if request.symbol.is_some() {
-        host.observer.note(&format!(
-            "warning: {} is named after {pair}, and its bars are taken for those of {symbol}",
-            name.display()
-        ));
+        host.observer.note(&format!("warning: {}", taken_for(name, &pair, symbol)));
         return Ok(());
     }
     Err(Error::data(format!(
@@ -140,37 +126,34 @@ fn is_of_pair(symbol: &str, pair: &str) -> bool {
 }
 
 /// The last bar of the history, where the file at `path` has more of it. `lines` reads the file;
-/// its faults are told when it is followed.
-fn finished_bar(path: &Path, at_end: AtEnd, mut lines: BarLines) -> Option<Bar> {
-    let mut tail = Tail::open(BarSource::File { path, at_end: AtEnd::Stop }).ok()?;
-    let mut line = Vec::new();
-    while tail.next_into(&mut line).ok()? && (line.ends_with(b"\n") || at_end == AtEnd::Stop) {
-        let is_past = !lines.push(&line).ok()?.is_empty();
-        let finished = lines.take_finished_bar();
-        if is_past || finished.is_some() {
-            return finished;
+/// other faults than its timeframe are told when it is followed.
+///
+/// # Errors
+/// [`BarsError::OtherTimeframe`] for a file that evidently begins with bars of another timeframe,
+/// before one of them has a prediction.
+fn finished_bar(path: &Path, at_end: AtEnd, mut lines: BarLines) -> Result<Option<Bar>> {
+    let Ok(mut tail) = Tail::open(BarSource::File { path, at_end: AtEnd::Stop }) else { return Ok(None) };
+    let (mut line, mut read_bytes, mut is_past, mut finished) = (Vec::new(), 0, false, None);
+    while (!is_past || read_bytes < FIRST_BYTES) && matches!(tail.next_into(&mut line), Ok(true)) {
+        if !line.ends_with(b"\n") && at_end == AtEnd::Wait {
+            break;
         }
-    }
-    None
-}
-
-/// Refuses a file that evidently begins with bars of another timeframe, before one of them has a
-/// prediction. `lines` reads them; other faults are told when they are followed.
-fn require_timeframe(path: &Path, mut lines: BarLines) -> Result<()> {
-    let Ok(file) = File::open(path) else { return Ok(()) };
-    let (mut reader, mut line) = (BufReader::new(file.take(FIRST_BYTES)), Vec::new());
-    while reader.read_until(b'\n', &mut line).is_ok() && line.ends_with(b"\n") {
+        read_bytes += line.len();
         match lines.push(&line) {
-            Ok(_) => line.clear(),
+            Ok(bars) if !is_past => {
+                finished = lines.take_finished_bar();
+                is_past = !bars.is_empty() || finished.is_some();
+            }
+            Ok(_) => {}
             Err(error @ BarsError::OtherTimeframe { .. }) => return Err(error.into()),
             Err(_) => break,
         }
     }
-    Ok(())
+    Ok(finished)
 }
 
 /// Bytes of a file in which its timeframe shows: some thousand bars.
-const FIRST_BYTES: u64 = 1 << 16;
+const FIRST_BYTES: usize = 1 << 16;
 
 /// The bars of the history.
 struct SeenBars {
@@ -187,13 +170,11 @@ struct SeenBars {
 fn begin<'a>(
     subject: &StreamingModel,
     request: &FollowRequest,
-    finished: impl Fn(&Bars) -> Option<Bar>,
+    finished: impl Fn(&Bars) -> Result<Option<Bar>>,
     host: &Host<'a>,
 ) -> Result<(BarStream<'a>, SeenBars)> {
     let mut bars = subject.history(&request.history)?;
-    if let Some(last) = bars.len().checked_sub(1)
-        && let Some(bar) = finished(&bars)
-    {
+    if let (Some(bar), Some(last)) = (finished(&bars)?, bars.len().checked_sub(1)) {
         host.observer.note(&format!(
             "{}: the bar that opens at {} was unfinished in the bars before; it is as the followed file has it now",
             subject.symbol,

@@ -98,19 +98,19 @@ impl<'o> ForecastLines<'o> {
     /// # Errors
     /// A usage error for lines that are no predictions of this form.
     pub(super) fn continue_file(&mut self, path: &Path) -> Result<()> {
-        let cannot_read = || format!("cannot read {}", path.display());
-        let mut reader = BufReader::new(File::open(path).with_context(cannot_read)?);
+        let cannot_be = |done: &str| format!("{}: cannot be {done}", path.display());
+        let file = File::options().read(true).write(true).open(path).with_context(|| cannot_be("opened"))?;
+        let mut reader = BufReader::new(file);
         let (mut line, mut whole_bytes, mut count) = (Vec::new(), 0, 0);
         loop {
             line.clear();
-            let read = reader.read_until(b'\n', &mut line).with_context(cannot_read)?;
+            let read = reader.read_until(b'\n', &mut line).with_context(|| cannot_be("read"))?;
             if read == 0 {
                 break;
             }
             let is_whole = line.ends_with(b"\n");
             if !is_whole && count > 0 {
-                let file = File::options().write(true).open(path).with_context(cannot_read)?;
-                file.set_len(whole_bytes).with_context(cannot_read)?;
+                reader.get_ref().set_len(whole_bytes).with_context(|| cannot_be("written"))?;
                 break;
             }
             count += 1;
@@ -299,5 +299,7 @@ mod tests {
         write(&path, LineForm::Json, Loss::Mse, 2, &[&[1.0, 2.0]]);
         assert!(begun(None, LineForm::Json).continue_file(&path).is_ok());
         assert!(begun(Some("EURUSD"), LineForm::Json).continue_file(&path).is_err());
+        let error = begun(None, LineForm::Csv).continue_file(&folder.path().join("absent.csv")).unwrap_err();
+        assert!(error.to_string().contains("absent.csv: cannot be opened"), "{error}");
     }
 }

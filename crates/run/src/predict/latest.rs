@@ -10,12 +10,18 @@ use tempfile::TempDir;
 use crate::adapters::data::is_graphs;
 use crate::adapters::data_schema::DataSchema;
 use crate::adapters::samples::SourceSamples;
+use crate::config;
 use crate::error::{Context as _, Error, Result};
 use crate::host::Host;
 use crate::run_folder::RunFolder;
 use crate::setup::settings::streams;
-use crate::text::{plural, utc};
+use crate::text::{DAY_NS, plural, utc};
 use crate::trained::{own_data_path, require_meaning};
+
+/// Longest time before the last sample of a series at which the bars of an instrument with latest
+/// samples end. Exports of one evening end hours apart, and a delisted share ended days before.
+/// Instruments of a graph have their samples at the same times.
+const LAG_NS: i64 = DAY_NS;
 
 /// The latest samples of a series, in a temporary file.
 pub(super) struct LatestSamples {
@@ -54,7 +60,8 @@ impl LatestSamples {
             return refuse("windows have no bars after their samples; `megabatch ingest` makes a series, which has");
         };
         require_meaning(&run, &data, &DataSchema::from_series(series.file())?)?;
-        let Some(latest) = series.file().latest()? else {
+        let lag_ns = if config.get(&config::model::GRAPH).is_some() { 0 } else { LAG_NS };
+        let Some(latest) = series.file().latest(lag_ns)? else {
             return refuse("its samples go up to its last bar, so that none is later");
         };
         let folder = tempfile::tempdir().context("a temporary folder for the latest samples")?;

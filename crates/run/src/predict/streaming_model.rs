@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use megabatch_amp::Precision;
 use megabatch_bars::{
     BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionTail, Instrument, OnError, ReadOptions,
-    Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, likely_symbol, read,
+    Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, likely_symbol, named_symbol, read,
 };
 use megabatch_chunk_io::SeriesFile;
 use megabatch_gpu_core::Device;
@@ -42,7 +42,8 @@ pub struct FollowRequest {
     pub instruments: Instruments,
     /// Bars before those that come.
     pub history: History,
-    /// Instrument of the bars, if the data file has several.
+    /// Instrument of the bars, if the data file has several; the one that the followed file is
+    /// named after if `None`.
     pub symbol: Option<String>,
     /// Format of the lines; that of the files that the data file was made of if `None`.
     pub format: Option<FormatName>,
@@ -109,7 +110,8 @@ pub(super) struct StreamingModel {
 }
 
 impl StreamingModel {
-    pub(super) fn open(request: &FollowRequest, host: &Host<'_>) -> Result<Self> {
+    /// Opens the run for bars from what is called `name`.
+    pub(super) fn open(request: &FollowRequest, name: &Path, host: &Host<'_>) -> Result<Self> {
         let folder = RunFolder::open(&request.run)?;
         let config = folder.config(&[])?;
         refuse_fp16(&config)?;
@@ -148,7 +150,7 @@ impl StreamingModel {
             ));
         }
         let instruments = provenance["instruments"].as_array().map_or(&[][..], Vec::as_slice);
-        let own = chosen(instruments, &data, request.symbol.as_deref())?;
+        let own = chosen(instruments, &data, request.symbol.as_deref(), name)?;
         let (names, files) = (names(instruments), own["files"].as_array().map_or(&[][..], Vec::as_slice));
         // Files may have several clocks; the last one's goes on.
         let told = |key: &str| files.iter().rev().find_map(|file| file[key].as_str());
@@ -362,13 +364,24 @@ fn names(instruments: &[Value]) -> Vec<String> {
     instruments.iter().map(|instrument| instrument["symbol"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
-/// The account of one instrument.
-fn chosen<'a>(instruments: &'a [Value], data: &Path, symbol: Option<&str>) -> Result<&'a Value> {
+/// The account of the instrument of a symbol, else of the only one, or of the one that a file is
+/// named after.
+fn chosen<'a>(instruments: &'a [Value], data: &Path, symbol: Option<&str>, name: &Path) -> Result<&'a Value> {
     let known = names(instruments);
     let (data, list) = (data.display(), known.join(", "));
     match (symbol, instruments) {
         (None, [only]) => Ok(only),
-        (None, _) => Err(Error::usage(format!("{data}: --symbol says whose bars are followed: {list}"))),
+        (None, _) => {
+            let named = named_symbol(name);
+            let is_named = |(symbol, _): &(&String, &Value)| {
+                named.as_ref().is_some_and(|named| likely_symbol(named, std::slice::from_ref(*symbol)).is_some())
+            };
+            let mut found = known.iter().zip(instruments).filter(is_named);
+            match (found.next(), found.next()) {
+                (Some((_, only)), None) => Ok(only),
+                _ => Err(Error::usage(format!("{data}: --symbol says whose bars are followed: {list}"))),
+            }
+        }
         (Some(symbol), _) => instruments.iter().find(|instrument| instrument["symbol"] == symbol).ok_or_else(|| {
             let meant = likely_symbol(symbol, &known).map(|name| format!("; did you mean {name}?"));
             Error::usage(format!("--symbol {symbol}: {data} has {list}{}", meant.unwrap_or_default()))

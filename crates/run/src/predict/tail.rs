@@ -46,6 +46,16 @@ pub enum BarSource<'a> {
     },
 }
 
+impl BarSource<'_> {
+    /// Name in messages.
+    pub(super) fn name(&self) -> &Path {
+        match self {
+            BarSource::File { path, .. } => path,
+            BarSource::Lines { name, .. } => Path::new(*name),
+        }
+    }
+}
+
 /// Lines as they come.
 pub(super) struct Tail<'a> {
     name: PathBuf,

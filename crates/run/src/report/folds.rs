@@ -4,8 +4,9 @@ use super::chart::{Axis, Chart, Mark, Series, Size, Words};
 use super::horizons::behind;
 use super::html::{Section, Table, escape, page, paragraph, side_by_side};
 use super::information;
+use crate::adapters::fold_plan::FoldKind;
 use crate::evaluate::GraphCorrelations;
-use crate::evaluate::folds::{Fold, FoldColumn, FoldKind, Folds, columns};
+use crate::evaluate::folds::{Fold, FoldColumn, Folds, columns};
 use crate::text::number::grouped;
 use crate::text::utc;
 
@@ -103,8 +104,8 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::adapters::fold_plan::FoldPlan;
     use crate::evaluate::Evaluation;
-    use crate::evaluate::folds::FoldPlan;
     use crate::plan::SplitPlan;
 
     #[test]

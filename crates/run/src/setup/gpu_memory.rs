@@ -1,9 +1,10 @@
 //! Data and the memory of a GPU: whether the run fits, and what stays there.
 
+use megabatch_chunk_io::{ChunkPlan, Residence};
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::Encoder;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{can_keep_graphs, can_keep_windows};
+use megabatch_trainer::{LOCKED_BYTES_MAX, can_keep_graphs, can_keep_windows, windows_in_chunk};
 
 use super::TrainingSetup;
 use super::computing::{RequestedGpu, not_used};
@@ -37,7 +38,8 @@ impl TrainingSetup {
 
     /// Has the edges of all graphs, and all stored windows, lie on the GPU if three quarters of the
     /// memory that the run leaves there hold them, and the run takes as many samples as there are;
-    /// unless data are to come batch by batch.
+    /// unless data are to come batch by batch. Stored windows that do not fit pass through the GPU
+    /// in two chunks.
     pub(super) fn keep_on_gpu(&mut self) -> Result<()> {
         let Some(free) = self.gpu_asked.as_ref().and_then(|gpu| gpu.free_bytes) else { return Ok(()) };
         let samples = self.data.samples();
@@ -50,7 +52,9 @@ impl TrainingSetup {
         }
         let are_read = self.training.model.encoder == Encoder::Recurrent;
         let (can_graphs, can_windows) = (graphs.is_some_and(can_keep_graphs), are_read && can_keep_windows(samples));
-        if !can_windows && !can_graphs {
+        let any_chunk = trainer::Config { chunk_windows: Some(1), ..self.training.clone() };
+        let can_chunk = windows_in_chunk(&any_chunk, samples).is_some();
+        if !can_windows && !can_graphs && !can_chunk {
             return Ok(());
         }
         let batch_by_batch = self.gpu_footprint(&self.training)?.total_bytes();
@@ -60,9 +64,50 @@ impl TrainingSetup {
             let kept = trainer::Config { keep_windows, keep_graphs, ..self.training.clone() };
             if self.gpu_footprint(&kept)?.total_bytes() <= room {
                 self.training = kept;
-                return Ok(());
+                break;
             }
         }
+        if can_chunk && !self.training.keep_windows {
+            self.chunk_windows(free.saturating_sub(batch_by_batch) / 4 * 3)?;
+        }
+        Ok(())
+    }
+
+    /// Has stored windows pass through the GPU in two chunks that take up to `room_bytes` there,
+    /// if both have several batches and the host's memory holds two such chunks as well.
+    fn chunk_windows(&mut self, room_bytes: usize) -> Result<()> {
+        let (samples, batch_size) = (self.data.samples(), self.training.batch_size);
+        let Ok(loaded) = &self.chunks else { return Ok(()) };
+        let sample_bytes = loaded.sample_bytes.max(1);
+        let loads_chunks = loaded.residence == Residence::Chunked;
+        let host_bytes = if loads_chunks {
+            // The loader's two chunks, in whose place those of the GPU are.
+            loaded.chunk_bytes
+        } else {
+            // Windows in memory are gathered as fast in small chunks.
+            let taken = self.footprint(&self.training)?.total_bytes() + self.data_bytes(loaded);
+            (self.memory_bytes.saturating_sub(taken) as u64).min(LOCKED_BYTES_MAX) / 2
+        };
+        let set_bytes = self.chunk_bytes_set().unwrap_or(u64::MAX);
+        let chunk_bytes = set_bytes.min(room_bytes as u64 / 2).min(host_bytes);
+        let fitting = (chunk_bytes / sample_bytes).min(samples.len() as u64) as usize;
+        let windows = fitting / batch_size * batch_size;
+        let chunked = trainer::Config { chunk_windows: Some(windows), ..self.training.clone() };
+        if windows < 2 * batch_size || windows_in_chunk(&chunked, samples).is_none() {
+            return Ok(());
+        }
+        if loads_chunks {
+            let chunk_bytes = windows as u64 * sample_bytes;
+            let smaller = ChunkPlan {
+                samples_per_chunk: windows,
+                chunks: samples.len().div_ceil(windows),
+                chunk_bytes,
+                data_bytes: 2 * chunk_bytes,
+                ..*loaded
+            };
+            self.chunks = Ok(smaller);
+        }
+        self.training = chunked;
         Ok(())
     }
 }

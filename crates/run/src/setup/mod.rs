@@ -254,7 +254,11 @@ impl TrainingSetup {
 
     /// Bytes that `training` takes beside the data.
     pub(crate) fn footprint(&self, training: &trainer::Config) -> Result<Footprint> {
-        let footprint = footprint(self.data.samples(), &self.split, training, self.carried.as_ref())?;
+        let loads_chunks = self.chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Chunked);
+        // Chunks of a GPU take the place of those that are loaded, which are counted as data.
+        let chunk_windows = training.chunk_windows.filter(|_| !loads_chunks);
+        let counted = trainer::Config { chunk_windows, ..training.clone() };
+        let footprint = footprint(self.data.samples(), &self.split, &counted, self.carried.as_ref())?;
         if self.ranks < 2 {
             return Ok(footprint);
         }
@@ -339,6 +343,7 @@ impl TrainingSetup {
         let unfit = |error| Error::from(error).context(path.display().to_string());
         training.check_samples(data.samples()).map_err(unfit)?;
         training.check()?;
+        training.check_validation(&split.validation)?;
         let mut computing = named.computing(training.check_on_gpu())?;
         let is_auto = gpu_asked.is_none();
         if is_auto && request.memory_bytes.is_some() {

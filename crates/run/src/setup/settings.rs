@@ -53,7 +53,7 @@ pub(crate) fn training_config(
 }
 
 /// `training` with the settings that are fields of it.
-fn with_fields(config: &Config, mut training: trainer::Config) -> trainer::Config {
+pub(crate) fn with_fields(config: &Config, mut training: trainer::Config) -> trainer::Config {
     keys().filter_map(|key| key.assign).for_each(|assign| assign(config, &mut training));
     training
 }

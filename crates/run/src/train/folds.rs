@@ -5,10 +5,11 @@ use megabatch_trainer::End;
 
 use super::session::{Begin, Trained, train};
 use super::{Start, TrainRequest, Training};
+use crate::adapters::fold_plan::{FoldKind, FoldPlan};
 use crate::command_report::CommandReport;
 use crate::config::{Config, Key, data, output, training};
 use crate::error::{Context as _, Error, Kind, Result};
-use crate::evaluate::folds::{Fold, FoldKind, FoldPlan, Folds, Progress};
+use crate::evaluate::folds::{Fold, Folds, Progress};
 use crate::host::{Host, Milestone};
 use crate::plan::Plan;
 use crate::report::folds_page;
@@ -121,7 +122,7 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &H
     if request.start == Start::Anew {
         setup.require_settings_of_its_data()?;
     }
-    require_splits(&setup, config)?;
+    require_splits(&setup, Some(folds))?;
     let plan = Plan::new(&setup)?;
     plan.require_fit(&setup)?;
     Ok(plan)

@@ -20,10 +20,10 @@ mod watch;
 
 use std::path::PathBuf;
 
+use crate::adapters::fold_plan::FoldPlan;
 use crate::command_report::CommandReport;
 use crate::config::SettingSources;
 use crate::evaluate::Evaluation;
-use crate::evaluate::folds::FoldPlan;
 use crate::host::Host;
 use session::Begin;
 

@@ -139,7 +139,13 @@ fn prepare(
     if begin == Begin::AtTheLastCheckpoint {
         require_same_data(&folder, &setup.data, &plan, host)?;
     }
-    let (chunk_samples, batch_size) = (plan.data.chunks.samples_per_chunk, setup.training.batch_size);
+    let batch_size = setup.training.batch_size;
+    // Chunks of a GPU take the place of those that a loader reads for training; a validation reads
+    // its own.
+    let chunk_samples = match setup.training.chunk_windows {
+        Some(_) => 2 * batch_size,
+        None => plan.data.chunks.samples_per_chunk,
+    };
     setup.data.load_in_chunks_of(chunk_samples, batch_size, setup.gpu.as_ref());
     record(&setup);
     let mut trainer =

@@ -123,6 +123,12 @@ pub struct Config {
     /// memory than was planned goes on without.
     #[serde(default)]
     pub keep_windows: bool,
+    /// Stored windows of each of two chunks in which they pass through a GPU during training, where
+    /// not all lie there; a chunk holds a batch in any case. Batches bring none then. `None` takes
+    /// them batch by batch. It has no effect on the CPU, nor on samples that are slices of series,
+    /// nor on models over graphs. A run that gets less memory than was planned goes on without.
+    #[serde(default)]
+    pub chunk_windows: Option<usize>,
     /// True if the edges of all graphs are to lie on a GPU during training, so that a batch brings
     /// the numbers of its graphs. It has no effect on the CPU. A run that gets less memory than was
     /// planned goes on without.
@@ -202,6 +208,7 @@ impl Default for Config {
             autotune: Tuning::default(),
             keep_series: keeps_series(),
             keep_windows: false,
+            chunk_windows: None,
             keep_graphs: false,
             loss_scale: ScalerConfig::default(),
             profile: false,

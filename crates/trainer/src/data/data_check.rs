@@ -7,6 +7,7 @@ use megabatch_nn::graph::{GraphTargets, Graphs};
 
 use crate::config::Config;
 use crate::data::level::check_readout_of;
+use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, are_slices};
 use crate::error::{Error, Result};
 
@@ -56,11 +57,25 @@ impl Config {
         targets.map_or(Ok(()), |targets| check(0, targets))
     }
 
+    /// Refuses early stopping without samples in `validation`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for the number of validations.
+    pub fn check_validation(&self, validation: &SampleRanges) -> Result<()> {
+        match self.early_stopping {
+            Some(rule) if validation.is_empty() => {
+                let expected = "none where nothing is validated; or give validation a fraction in `split`";
+                Err(Error::setting("early_stopping", &rule.patience, expected))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses dense training of samples that are stored as windows.
     ///
     /// # Errors
     /// [`Error::NeedsSeries`] that names `loss_on`.
-    pub(crate) fn check_dense_samples(&self, samples: &dyn Samples) -> Result<()> {
+    pub fn check_dense_samples(&self, samples: &dyn Samples) -> Result<()> {
         if self.loss_on == LossOn::EveryStep && !are_slices(samples) {
             let expected = "last_step for samples that are stored as windows, which have no bars in common";
             return Err(Error::NeedsSeries { setting: "loss_on", value: "every_step", expected });

@@ -6,9 +6,10 @@ use std::error::Error as StdError;
 
 use megabatch_gpu_core::Buffer;
 use megabatch_nn::graph::Graphs;
-use megabatch_nn::model::SampleShape;
+use megabatch_nn::model::{Encoder, SampleShape};
 use megabatch_nn_cuda::Accelerator;
 
+use crate::config::Config;
 use crate::data::prefetch::{Source, with_batches};
 use crate::data::samples::{Batch, Samples, are_slices};
 use crate::error::Result;
@@ -16,8 +17,22 @@ use crate::error::Result;
 /// True if a GPU can keep the windows of `samples`: if they are stored whole, not slices of series,
 /// and have fewer than 2³² bars in each timeframe.
 pub fn can_keep_windows(samples: &dyn Samples) -> bool {
+    can_hold_windows(samples, samples.len())
+}
+
+/// True if a GPU can hold `windows` of the windows of `samples`.
+fn can_hold_windows(samples: &dyn Samples, windows: usize) -> bool {
     let mut timeframes = samples.shape().timeframes.iter();
-    !are_slices(samples) && timeframes.all(|timeframe| u32::try_from(samples.len() * timeframe.steps).is_ok())
+    !are_slices(samples) && timeframes.all(|timeframe| u32::try_from(windows.saturating_mul(timeframe.steps)).is_ok())
+}
+
+/// Windows of each of two chunks in which those of `samples` pass through a GPU in a run with
+/// `config`; `None` where they all lie there, or come batch by batch.
+pub fn windows_in_chunk(config: &Config, samples: &dyn Samples) -> Option<usize> {
+    let windows = config.chunk_windows?.max(config.batch_size);
+    let stay = config.keep_windows && can_keep_windows(samples);
+    let are_read = config.model.encoder == Encoder::Recurrent && !config.model.is_over_graphs();
+    (!stay && are_read && can_hold_windows(samples, windows)).then_some(windows)
 }
 
 /// True if a GPU can keep the edges of all `graphs`: if they have fewer than 2³² nodes and edges.

@@ -2,6 +2,7 @@
 
 pub(crate) mod carried_rows;
 pub(crate) mod data_check;
+pub(crate) mod device_chunks;
 pub(crate) mod evenly_spaced;
 pub(crate) mod kept_windows;
 pub(crate) mod level;

@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use megabatch_gpu_core::Scope;
+use megabatch_gpu_core::{FilledTables, Scope};
 use megabatch_nn::batch::{BatchStorage, BatchView, WindowOffsets};
 use megabatch_nn::graph::{EdgeForm, GraphBatch, Graphs, samples_of};
 use megabatch_nn::model::SampleShape;
 
+use crate::data::device_chunks::{ChunkFeed, DeviceChunks, VacantChunk, read_chunks};
 use crate::data::prefetching::{BorrowedBatch, Chunking, LoadedBatches, Waits};
 use crate::data::sample_weights::LossInputs;
 use crate::data::samples::{Batch, Samples, StreamedSeries};
@@ -104,6 +105,40 @@ pub(crate) fn with_batches<'a, T>(
     })
 }
 
+/// Calls `consume` with a feed of the batches of `schedule`, as [`with_batches`] does, of samples
+/// whose windows pass through a device in `chunks`. Another thread gathers the next chunk, and
+/// copies it there, while the batches of the one before are consumed.
+pub(crate) fn with_chunks<'a, T>(
+    source: Source<'a>,
+    chunks: DeviceChunks,
+    schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
+    consume: impl FnOnce(&mut BatchFeed<'_>) -> Result<T>,
+) -> Result<T> {
+    let DeviceChunks { samples, tables } = chunks;
+    let (give_back, vacant) = sync_channel(2);
+    for tables in tables {
+        let batch = Batch::new(source.scope, source.samples.shape(), samples)?;
+        give_back.send(VacantChunk::new(batch, tables)).expect("the receiver is alive and has room for two");
+    }
+    let (ready, filled) = sync_channel(1);
+    // Lent to the reader: chunks that wait in the channel when it ends stay allocated.
+    let vacant = Mutex::new(vacant);
+    thread::scope(|scope| {
+        let vacant = &vacant;
+        scope.spawn(move || {
+            let gather_chunk = |indices: &[usize], batch: &mut Batch| -> Result<()> {
+                gather(source, indices, batch)?;
+                source.loss_inputs.apply(indices, batch);
+                Ok(())
+            };
+            let vacant = vacant.lock().expect("the reader alone locks it");
+            read_chunks(schedule, samples, gather_chunk, &vacant, &ready);
+        });
+        // As in `with_batches`, gone before the scope waits for the reader.
+        consume(&mut BatchFeed::Chunked(ChunkFeed::new(filled, give_back, source.samples.shape())))
+    })
+}
+
 /// Sends gathered batches until the schedule ends, a batch cannot be read or nobody listens.
 fn read<'a>(
     source: Source<'a>,
@@ -174,15 +209,30 @@ pub(crate) enum BatchFeed<'a> {
     Gathered(Gathered<'a>),
     /// Loaded ahead by the samples themselves.
     Loaded(Loaded<'a>),
+    /// Of chunks on a device, which the thread of [`with_chunks`] gathers.
+    Chunked(ChunkFeed),
 }
 
 impl BatchFeed<'_> {
+    /// Before [`BatchFeed::next`]: has `exchange` give the device the chunk that the next batch is
+    /// of, where it has another, see [`ChunkFeed::turn`]. Other batches bring their windows.
+    pub(crate) fn turn_chunk(
+        &mut self,
+        exchange: impl FnOnce(FilledTables<f32>) -> Option<FilledTables<f32>>,
+    ) -> Result<()> {
+        match self {
+            BatchFeed::Chunked(chunks) => chunks.turn(exchange),
+            BatchFeed::Gathered(_) | BatchFeed::Loaded(_) => Ok(()),
+        }
+    }
+
     /// The next batch, or `None` after the last one. The batch before it is given back to its
     /// reader.
     pub(crate) fn next(&mut self) -> Result<Option<BatchView<'_>>> {
         match self {
             BatchFeed::Gathered(gathered) => gathered.next(),
             BatchFeed::Loaded(loaded) => loaded.next(),
+            BatchFeed::Chunked(chunks) => Ok(chunks.next()),
         }
     }
 
@@ -194,6 +244,7 @@ impl BatchFeed<'_> {
                 let waits = loaded.take_waits();
                 (waits.total(), Some(waits))
             }
+            BatchFeed::Chunked(chunks) => (chunks.take_waited(), None),
         }
     }
 }

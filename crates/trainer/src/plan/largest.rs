@@ -14,7 +14,7 @@ use megabatch_order::{LastBatch, Rank};
 use super::runs::{MostRuns, Pieces};
 use crate::config::Config;
 use crate::data::carried_rows::SlicedSeries;
-use crate::data::kept_windows::{can_keep_graphs, can_keep_windows};
+use crate::data::kept_windows::{can_keep_graphs, can_keep_windows, windows_in_chunk};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Samples, resident_series, shares_bars};
 use crate::data::schedule::Schedule;
@@ -181,10 +181,10 @@ fn largest_windows(
     }
     let sizes = distinct_sizes([sizes_learnt.clone(), share.validated].concat());
     let (windows, bars) = covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
-    let kept_windows = kept_windows(config, samples);
+    let (kept_windows, chunk_windows) = (kept_windows(config, samples), windows_in_chunk(config, samples).unwrap_or(0));
     let series = resident.filter(|_| config.keeps_series_on_gpu()).map(|view| series_rows(&view, shape));
     let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, series, ..LargestBatch::default() };
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, ..rest })
+    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, chunk_windows, ..rest })
 }
 
 /// Bound of dense training on the samples `train`, in batches of these sizes. The CPU validates, in

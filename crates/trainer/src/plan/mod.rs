@@ -41,6 +41,7 @@ pub struct Footprint {
     pub activations_bytes: usize,
     /// Batches: the one in work and the one being read, and two more while a validation interrupts
     /// training. Without a validation, several tasks with accumulation have a sample more, at most.
+    /// Windows that pass through a GPU in chunks are in work and read chunk by chunk.
     /// The memory of samples that load themselves ahead
     /// ([`PrefetchingSource`](crate::PrefetchingSource)) is the source's.
     pub batches_bytes: usize,
@@ -60,7 +61,7 @@ pub fn reduction_blocks(config: &Config, train_samples: usize) -> Result<usize> 
 
 /// Sizes of the batches that a run holds at once, in samples or graphs.
 struct HeldBatches {
-    /// Size of each of the two of a step.
+    /// Size of each of the two of a step, or of the two chunks of windows that pass through a GPU.
     step: usize,
     /// Size of each of the two of a validation, which interrupts training.
     validation: usize,
@@ -76,7 +77,7 @@ impl HeldBatches {
         // and are not there at the same time.
         let counts_ahead = matches!(config.loss, Loss::Tasks(_)) && config.gradient_accumulation_steps > 1;
         HeldBatches {
-            step: config.batch_capacity(),
+            step: config.chunk_windows.unwrap_or(0).max(config.batch_capacity()),
             validation: if validated > 0 { config.batch_size } else { 0 },
             counted: usize::from(counts_ahead && validated == 0),
         }

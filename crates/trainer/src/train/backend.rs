@@ -146,6 +146,12 @@ impl Backend {
         }
     }
 
+    /// Gives back the chunk of windows that is on the GPU, if there is one.
+    pub(super) fn release_chunk(&mut self) {
+        let chunk = self.accelerator_mut().and_then(|accelerator| accelerator.exchange_chunk(None));
+        drop(chunk);
+    }
+
     /// Places at which the batches of a step may end.
     pub(super) fn grain(&self) -> Grain {
         match self {

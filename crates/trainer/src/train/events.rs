@@ -200,7 +200,8 @@ pub struct ShortageEvent {
     pub planned_batch_size: usize,
     /// True if series lay on a GPU before, and bars come batch by batch from now on.
     pub releases_series: bool,
-    /// True if stored windows lay on a GPU before, and come batch by batch from now on.
+    /// True if stored windows lay on a GPU before, all or in chunks, and come batch by batch from
+    /// now on.
     pub releases_windows: bool,
     /// True if the edges of all graphs lay on a GPU before, and come batch by batch from now on.
     pub releases_graphs: bool,
@@ -228,7 +229,8 @@ impl ShortageEvent {
             batch_size,
             planned_batch_size,
             releases_series: before.keep_series && !after.keep_series,
-            releases_windows: before.keep_windows && !after.keep_windows,
+            releases_windows: (before.keep_windows && !after.keep_windows)
+                || (before.chunk_windows && !after.chunk_windows),
             releases_graphs: before.keep_graphs && !after.keep_graphs,
             gradient_checkpointing,
             chunk_percent,

@@ -31,9 +31,10 @@ use crate::config::countable::check_countable;
 use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
 use crate::data::carried_rows::HELD_SAMPLES;
+use crate::data::device_chunks::DeviceChunks;
 use crate::data::evenly_spaced::{Choice, DrawnSamples};
-use crate::data::kept_windows::{KeptWindows, can_keep_graphs, can_keep_windows};
-use crate::data::prefetch::{Source, with_batches};
+use crate::data::kept_windows::{KeptWindows, can_keep_graphs, can_keep_windows, windows_in_chunk};
+use crate::data::prefetch::{BatchFeed, Source, with_batches, with_chunks};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::sample_weights::{LossInputs, SampleWeights};
 use crate::data::samples::{Samples, resident_series, shares_bars};
@@ -324,7 +325,7 @@ impl Trainer {
     fn check_run(&self, run: &Run<'_>) -> Result<Schedule> {
         check_shape(&self.model, run.samples)?;
         self.config.check_samples(run.samples)?;
-        self.check_validation(run)?;
+        self.config.check_validation(run.validation)?;
         self.config.check_dense_samples(run.samples)?;
         Schedule::new(&self.config, run.train.len())
     }
@@ -367,7 +368,9 @@ impl Trainer {
         let kept = resident.as_ref().filter(|_| self.fallback.limits().keep_series);
         self.backend.keep_series(&self.model, &self.config, kept)?;
         self.backend.carry_states(&self.model, &self.config, self.carried.as_ref())?;
-        let scope = self.batch_scope();
+        let chunks = self.device_chunks(run)?;
+        let locks_pages = chunks.as_ref().is_none_or(|chunks| chunks.locks_pages(run.samples.shape()));
+        let scope = if locks_pages { self.batch_scope() } else { self.device.scope("batches") };
         let kept = self.keep_windows(run, &scope)?;
         let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
@@ -381,7 +384,7 @@ impl Trainer {
         let loss_inputs = LossInputs { target_scales: target_scales.as_ref(), weights };
         let largest = if shares_bars(run.samples) { self.largest_batch(run)? } else { None };
         let source = self.source(run, graphs, &scope, schedule.capacity(), loss_inputs);
-        let outcome = with_batches(source, order, |feed| {
+        let train_on_batches = |feed: &mut BatchFeed<'_>| -> Result<Outcome> {
             let mut pipeline = BatchPipeline { feed, ahead: None, largest };
             *is_ready = true;
             self.agree_on(Ok(()))?;
@@ -395,7 +398,12 @@ impl Trainer {
                 let asked = self.share_answer(if told.is_break() { told } else { asked });
                 self.unfinished = Some(if agreed.is_break() { agreed } else { asked });
             }
-        });
+        };
+        let outcome = match chunks {
+            Some(chunks) => with_chunks(source, chunks, order, train_on_batches),
+            None => with_batches(source, order, train_on_batches),
+        };
+        self.backend.release_chunk();
         // Whoever evaluates later may have other samples.
         if kept.is_some() && outcome.is_ok() {
             self.backend.keep_series(&self.model, &self.config, None)?;
@@ -408,6 +416,18 @@ impl Trainer {
     fn batch_scope(&self) -> Scope {
         let scope = self.device.scope("batches");
         self.backend.gpu().map_or_else(|| scope.clone(), |gpu| scope.page_locked(gpu))
+    }
+
+    /// Memory of two chunks on the GPU, if the windows of a run are to pass through it in chunks.
+    fn device_chunks(&mut self, run: &Run<'_>) -> Result<Option<DeviceChunks>> {
+        // A run that ended in an error left one.
+        self.backend.release_chunk();
+        let may_pass = self.fallback.limits().chunk_windows;
+        let samples = windows_in_chunk(&self.config, run.samples).filter(|_| may_pass);
+        let (Some(samples), Some(gpu)) = (samples, self.backend.accelerator_mut()) else { return Ok(None) };
+        let shape = run.samples.shape();
+        let tables = [gpu.vacant_chunk(shape, samples)?, gpu.vacant_chunk(shape, samples)?];
+        Ok(Some(DeviceChunks { samples, tables }))
     }
 
     /// Brings the windows of a run to the GPU, if they are to lie there and there is the memory
@@ -541,16 +561,6 @@ impl Trainer {
             held_samples: HELD_SAMPLES,
             reads_bars: false,
             target_scales: self.target_scales.as_ref(),
-        }
-    }
-
-    fn check_validation(&self, run: &Run<'_>) -> Result<()> {
-        match self.config.early_stopping {
-            Some(rule) if run.validation.is_empty() => {
-                let expected = "none where nothing is validated; or give validation a fraction in `split`";
-                Err(Error::setting("early_stopping", &rule.patience, expected))
-            }
-            _ => Ok(()),
         }
     }
 

@@ -240,6 +240,7 @@ fn submit(
     let plan = planner.plan(step, host.scale())?;
     accelerator.begin_step(&mut host.weights, host.scaler)?;
     for positions in &plan.batches {
+        pipeline.feed.turn_chunk(|chunk| accelerator.exchange_chunk(Some(chunk)))?;
         let batch = pipeline.feed.next()?.expect("the feed has the batches of every step");
         let objective = plan.objective_over(&batch, positions);
         if let Some(largest) = pipeline.largest.take()

@@ -3,7 +3,8 @@
 //! Levels of reduced memory, for a device that has less than was planned.
 //!
 //! ```text
-//! 0  what stays    on a GPU, series, windows and edges of graphs: they come batch by batch
+//! 0  what stays    on a GPU, series, windows, chunks of these and edges of graphs: they come batch
+//!                  by batch
 //! 1  chunks        of samples read ahead: to four fifths, from 75 % of the memory to 60 %; threads
 //!                  share no shard from here on
 //! 2  batches       to three quarters, then to a half; they are accumulated to what they were
@@ -33,6 +34,8 @@ pub(crate) struct MemoryLimits {
     pub(crate) keep_series: bool,
     /// True if stored windows may lie on a GPU.
     pub(crate) keep_windows: bool,
+    /// True if stored windows may pass through a GPU in chunks.
+    pub(crate) chunk_windows: bool,
     /// True if the edges of all graphs may lie on a GPU.
     pub(crate) keep_graphs: bool,
     /// Samples, or graphs, that are computed at once: a batch, or a part of one.
@@ -44,8 +47,15 @@ impl MemoryLimits {
     /// The limits of the plan.
     fn planned(config: &Config) -> Self {
         let Config { batch_size, gradient_checkpointing, keep_windows, keep_graphs, .. } = *config;
-        let keep_series = config.keeps_series_on_gpu();
-        MemoryLimits { chunk_percent: 100, keep_series, keep_windows, keep_graphs, batch_size, gradient_checkpointing }
+        MemoryLimits {
+            chunk_percent: 100,
+            keep_series: config.keeps_series_on_gpu(),
+            keep_windows,
+            chunk_windows: config.chunk_windows.is_some(),
+            keep_graphs,
+            batch_size,
+            gradient_checkpointing,
+        }
     }
 
     /// These limits as samples of such a form are subject to them.
@@ -58,7 +68,7 @@ impl MemoryLimits {
     fn batch_by_batch(self, config: &Config) -> Self {
         // Runs of samples are slices of series that stay.
         let keep_series = self.keep_series && config.streams();
-        MemoryLimits { keep_series, keep_windows: false, keep_graphs: false, ..self }
+        MemoryLimits { keep_series, keep_windows: false, chunk_windows: false, keep_graphs: false, ..self }
     }
 
     /// Purpose of the engine of a training run with `config` within these limits.
@@ -227,6 +237,7 @@ mod tests {
                 chunk_percent: 100,
                 keep_series: false,
                 keep_windows: false,
+                chunk_windows: false,
                 keep_graphs: false,
                 batch_size: 128,
                 gradient_checkpointing: false,
@@ -249,14 +260,21 @@ mod tests {
     #[test]
     fn what_stays_on_a_gpu_leaves_it_before_anything_else_is_cut() {
         let kept = Config { batch_size: 1, keep_windows: true, keep_graphs: true, ..Config::default() };
+        let kept = Config { chunk_windows: Some(9), ..kept };
         let mut fallback = OomFallback::for_gpu(&kept);
         let planned = fallback.limits();
-        assert!(planned.keep_series && planned.keep_windows && planned.keep_graphs);
-        let batch_by_batch = MemoryLimits { keep_series: false, keep_windows: false, keep_graphs: false, ..planned };
+        assert!(planned.keep_series && planned.keep_windows && planned.chunk_windows && planned.keep_graphs);
+        let batch_by_batch = MemoryLimits {
+            keep_series: false,
+            keep_windows: false,
+            chunk_windows: false,
+            keep_graphs: false,
+            ..planned
+        };
         assert_eq!(fallback.next_level(SampleForm::default()), Some(batch_by_batch));
         assert_eq!(fallback.next_level(SampleForm::default()), None);
         let on_cpu = OomFallback::new(&kept).limits();
-        assert!(!on_cpu.keep_series && !on_cpu.keep_windows && !on_cpu.keep_graphs);
+        assert!(!on_cpu.keep_series && !on_cpu.keep_windows && !on_cpu.chunk_windows && !on_cpu.keep_graphs);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod ahead;
 mod carrying;
 mod checkpointing;
+mod chunks;
 mod dense;
 mod distributed;
 mod diverging;

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{Case, DATA, check, make_bars, make_hdf5, make_nothing, make_series, make_zeros};
+use super::{Case, DATA, USAGE, check, make_bars, make_hdf5, make_nothing, make_run, make_series, make_zeros};
 use crate::stage::Stage;
 
 const CASES: &[Case] = &[
@@ -28,6 +28,15 @@ const CASES: &[Case] = &[
         command: "inspect folder",
         exit_code: DATA,
         says: &["folder: a folder without data files; expected HDF5 files (.h5) or bars as text (.csv)"],
+    },
+    Case {
+        what: "the folder of a run",
+        given: make_run,
+        command: "inspect run",
+        exit_code: USAGE,
+        says: &[
+            "run: the folder of a run, which `megabatch eval`, `predict`, `compare` and `monitor` read; report.html",
+        ],
     },
     Case {
         what: "bars as HDF5",

@@ -162,6 +162,20 @@ const CASES: &[Case] = &[
         says: &["the model takes ", "but the samples are "],
     },
     Case {
+        what: "dense, evaluated on windows",
+        given: make_dense_run_and_windows,
+        command: "eval --run run --data windows.h5",
+        exit_code: USAGE,
+        says: &["training.loss_on is every_step: expected last_step", "`megabatch convert`"],
+    },
+    Case {
+        what: "dense, asked about windows",
+        given: make_dense_run_and_windows,
+        command: "predict --run run --data windows.h5 --out predictions.h5",
+        exit_code: USAGE,
+        says: &["training.loss_on is every_step: expected last_step", "`megabatch convert`"],
+    },
+    Case {
         what: "asked about samples beyond the end",
         given: make_run,
         command: "predict --run run --samples 100..201 --out predictions.h5",
@@ -198,6 +212,13 @@ const CASES: &[Case] = &[
 fn make_run_without_data(stage: &Stage) {
     make_run(stage);
     fs::rename(stage.path("series.h5"), stage.path("moved.h5")).unwrap();
+}
+
+fn make_dense_run_and_windows(stage: &Stage) {
+    make_series(stage);
+    let dense = "--set training.loss_on=every_step --set training.run_length=8";
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps 1 {dense} {SMALL}"));
+    stage.succeeds("convert series.h5 windows.h5 --to windows --storage contiguous");
 }
 
 #[test]

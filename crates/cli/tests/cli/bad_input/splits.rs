@@ -30,6 +30,20 @@ const CASES: &[Case] = &[
         says: &["data.purge: ", "data.h5 has no timestamps", "use auto"],
     },
     Case {
+        what: "early stopping without validation, planned",
+        given: make_series,
+        command: "plan --data series.h5 --set data.split=[0.8,0,0.2] --set training.early_stopping=3",
+        exit_code: USAGE,
+        says: &["training.early_stopping is 3: expected none where nothing is validated", "data.split"],
+    },
+    Case {
+        what: "early stopping without validation",
+        given: make_series,
+        command: "train --data series.h5 --out run --set data.split=[0.8,0,0.2] --set training.early_stopping=3",
+        exit_code: USAGE,
+        says: &["training.early_stopping is 3: expected none where nothing is validated", "data.split"],
+    },
+    Case {
         what: "a scaler that saw the validation split",
         given: |stage| {
             make_bars(stage);

@@ -13,7 +13,7 @@ mod reading;
 mod tuning;
 
 use megabatch_amp::ops::DeviceScaler;
-use megabatch_gpu_core::{Buffer, Scope};
+use megabatch_gpu_core::{Buffer, FilledTables, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, Runs, SeriesView};
 use megabatch_nn::model::pooling::Pooling;
@@ -43,6 +43,8 @@ pub(super) struct Lstms<T: Operand> {
     /// Timeframe names.
     names: Vec<String>,
     bars: Vec<Bars>,
+    /// Chunk of stored windows, a table a timeframe.
+    chunk: Option<FilledTables<f32>>,
     /// Bars of all timeframes, rounded, each timeframe's from an element on.
     rows: Buffer<T>,
     row_starts: Vec<usize>,
@@ -124,6 +126,7 @@ impl<T: Operand> Lstms<T> {
             names: model.shape().timeframes.iter().map(|timeframe| timeframe.name.clone()).collect(),
             resident: scope.child("bars"),
             bars: model.recurrent_layers().iter().map(|lstm| Bars::new(&batches, lstm.sizes)).collect::<Result<_>>()?,
+            chunk: None,
             rows: Buffer::zeros(&batches, 0)?,
             row_starts: Vec::new(),
             input: InputWeights::<T>::are_possible(hidden, &widths)
@@ -169,7 +172,12 @@ impl<T: Operand> Lstms<T> {
         self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.put_windows(first, batch.features(k)))
     }
 
-    /// True if it keeps the one or the other.
+    /// Takes `chunk` for the batches of its windows, in the place of the chunk that it returns.
+    pub(super) fn exchange_chunk(&mut self, chunk: Option<FilledTables<f32>>) -> Option<FilledTables<f32>> {
+        std::mem::replace(&mut self.chunk, chunk)
+    }
+
+    /// True if it keeps series or all stored windows.
     pub(in crate::device) fn keeps_bars(&self) -> bool {
         self.bars.iter().all(Bars::are_kept)
     }
@@ -268,8 +276,10 @@ impl<T: Operand> Lstms<T> {
     /// Takes the windows that were found from their first bar to their last, and makes a vector of
     /// each.
     pub(super) fn forward(&mut self, weights: &Buffer<f32>) -> Result<()> {
-        let starts = self.row_starts.iter();
-        self.bars.iter_mut().zip(starts).try_for_each(|(bars, &start)| bars.take(&mut self.rows, start))?;
+        let Lstms { bars, rows, row_starts, chunk, .. } = self;
+        for (k, (bars, &start)) in bars.iter_mut().zip(&*row_starts).enumerate() {
+            bars.take(rows, start, chunk.as_ref().map(|chunk| chunk.table(k)))?;
+        }
         for l in 0..self.layers.len() {
             self.states_forward(l)?;
             self.note_states(l)?;

@@ -16,13 +16,15 @@ settings! {
     /// Mixed precision in fp16, unless `training.precision` is set.
     USE_AMP: bool = setting("gpu_optimization.use_amp", Kind::Bool, "false");
 
-    /// Data that do not fit in memory are loaded in large chunks, and on a GPU all windows, and the
-    /// edges of their graphs, stay there where they fit; `false`: batch by batch.
+    /// Data that do not fit in memory are loaded in large chunks. On a GPU all windows, and the
+    /// edges of their graphs, stay where they fit; else windows pass through it in chunks. `false`:
+    /// batch by batch.
     USE_CHUNK_LOADER: bool = setting("gpu_optimization.use_chunk_loader", Kind::Bool, "true")
         .only(&[OnWindows]);
 
-    /// Size of such a chunk, in 10^9 bytes; two are in memory. `auto`: half of the memory left by
-    /// the model, at most three eighths of all memory.
+    /// Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU. `auto`: half of
+    /// the memory left by the model, at most three eighths of all memory, or of what the run leaves
+    /// of a GPU's.
     CHUNK_SIZE_GB: Option<f64> = setting("gpu_optimization.chunk_size_gb", or("auto", &POSITIVE), "auto")
         .only(&[OnWindows]);
 

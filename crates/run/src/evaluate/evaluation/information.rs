@@ -8,6 +8,9 @@ use megabatch_trainer::{InformationCoefficients, Metrics};
 use super::Evaluation;
 use crate::text::DAY_NS;
 
+/// The line on instruments of a series that stays in its file.
+const STREAMED: &str = "no IC: correlations over the instruments need the series in memory, and it is streamed\n";
+
 /// Correlations of a contender at one horizon.
 struct Coefficients {
     ic: Option<f64>,
@@ -62,9 +65,12 @@ impl Evaluation {
     }
 
     /// A row a horizon: correlations within graphs, averaged over them, the model's and those of
-    /// the baselines.
+    /// the baselines. In its place a line for instruments that have none because they are streamed.
     pub(super) fn information_text(&self) -> String {
-        let Some(information) = &self.model.information else { return String::new() };
+        let Some(information) = &self.model.information else {
+            let is_told = self.is_streamed_universe && self.drawn.is_none();
+            return if is_told { STREAMED.to_owned() } else { String::new() };
+        };
         let mut text = format!("correlations of predictions and targets within each {}\n\n", self.unit());
         let targets = self.target_column(self.unit_names.target, information.ic_graphs.len());
         text.push_str(&targets[0]);
@@ -259,6 +265,16 @@ mod tests {
         assert!(minutes.verdict().contains("mean over 9 times;"), "{}", minutes.verdict());
         let nothing = Evaluation { model: constant(), ..evaluation() };
         assert!(nothing.verdict().starts_with("IC and rank IC are undefined at the first horizon"));
+    }
+
+    #[test]
+    fn streamed_instruments_are_told_to_have_no_coefficients() {
+        let one = Evaluation::with_one_horizon([("model", 1.0), ("mean", 2.0)]);
+        assert!(!one.to_text().contains("no IC"));
+        let streamed = Evaluation { is_streamed_universe: true, ..one };
+        assert!(streamed.to_text().contains(STREAMED), "{}", streamed.to_text());
+        // Estimates have none in any case.
+        assert!(!Evaluation { drawn: Some(3), ..streamed }.to_text().contains("no IC"));
     }
 
     #[test]

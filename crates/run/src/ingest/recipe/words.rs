@@ -31,7 +31,7 @@ impl Recipe {
             ("date-order", self.date_order.map(|order| order.to_string())),
             ("zone", self.zone.as_ref().map(ToString::to_string)),
             ("base", self.base.map(|base| base.to_string())),
-            ("time", Some(word(&TIME, &self.time))),
+            ("time", Some(self.time_word())),
             ("prices", Some(self.prices_word())),
             ("on-error", Some(self.on_error.to_string())),
             ("repeats", Some(word(&REPEATS, &self.repeats))),
@@ -132,6 +132,11 @@ impl Recipe {
     /// The value of the option `prices`.
     pub(in crate::ingest) fn prices_word(&self) -> String {
         word(&PRICES, &self.prices)
+    }
+
+    /// The value of the option `time`.
+    pub(in crate::ingest) fn time_word(&self) -> String {
+        word(&TIME, &self.time)
     }
 
     /// Origin of the column of the ends of labels.

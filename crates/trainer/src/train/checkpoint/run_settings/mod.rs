@@ -140,6 +140,7 @@ impl RunSettings {
             gradient_checkpointing: _,
             keep_series: _,
             keep_windows: _,
+            chunk_windows: _,
             keep_graphs: _,
             threads: _,
             validate_every_steps: _,
