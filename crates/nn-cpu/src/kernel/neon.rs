@@ -47,6 +47,31 @@ unsafe fn add_number<const K: i32, const R: usize, const P: usize>(
     }
 }
 
+/// [`Words::add_columns`], of which `$add` adds each column, with factors that are loaded four at a
+/// time.
+macro_rules! add_columns {
+    ($add:ident) => {
+        #[inline(always)]
+        unsafe fn add_columns<const R: usize, const P: usize>(
+            sums: &mut [[Self; P]; R],
+            a: *const f32,
+            b: *const f32,
+            b_stride: usize,
+        ) {
+            // SAFETY: the caller has the instructions, four columns of R rows of a and four rows of
+            // P panels of b.
+            unsafe {
+                let factors = std::array::from_fn(|r| vld1q_f32(a.wrapping_add(r * PANEL)));
+                $add::<0, R, P>(sums, &factors, b, b_stride);
+                $add::<1, R, P>(sums, &factors, b.wrapping_add(PANEL), b_stride);
+                $add::<2, R, P>(sums, &factors, b.wrapping_add(2 * PANEL), b_stride);
+                $add::<3, R, P>(sums, &factors, b.wrapping_add(3 * PANEL), b_stride);
+            }
+        }
+    };
+}
+pub(super) use add_columns;
+
 impl Words for Neon {
     // Thirty-two registers: twenty-four sums, six of factors, two of a row of the second operand.
     const ROWS_ONE_PANEL: usize = 6;
@@ -83,22 +108,7 @@ impl Words for Neon {
         quarters!(vfmaq_f32, term, self, factor)
     }
 
-    #[inline(always)]
-    unsafe fn add_columns<const R: usize, const P: usize>(
-        sums: &mut [[Self; P]; R],
-        a: *const f32,
-        b: *const f32,
-        b_stride: usize,
-    ) {
-        // SAFETY: the caller has NEON, four columns of R rows of a and four rows of P panels of b.
-        unsafe {
-            let factors = std::array::from_fn(|r| vld1q_f32(a.wrapping_add(r * PANEL)));
-            add_number::<0, R, P>(sums, &factors, b, b_stride);
-            add_number::<1, R, P>(sums, &factors, b.wrapping_add(PANEL), b_stride);
-            add_number::<2, R, P>(sums, &factors, b.wrapping_add(2 * PANEL), b_stride);
-            add_number::<3, R, P>(sums, &factors, b.wrapping_add(3 * PANEL), b_stride);
-        }
-    }
+    add_columns!(add_number);
 
     #[inline(always)]
     unsafe fn add_row<const J: usize, const P: usize>(

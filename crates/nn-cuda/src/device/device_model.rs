@@ -8,7 +8,7 @@ use megabatch_amp::ops::DeviceScaler;
 use megabatch_gpu_core::{Buffer, FilledTables, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
-use megabatch_nn::graph::Graphs;
+use megabatch_nn::graph::{EdgeForm, Graphs};
 use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::model::{Model, StepDropout, TensorSet};
 
@@ -40,9 +40,9 @@ pub(super) trait DeviceModel: Debug + Send {
         Ok(())
     }
 
-    /// True if it keeps the edges of graphs.
-    fn keeps_graphs(&self) -> bool {
-        false
+    /// Form of the edges of batches of graphs.
+    fn edge_form(&self) -> EdgeForm {
+        EdgeForm::Views
     }
 
     /// Carries the states at the bars `rows` of each timeframe from step to step, in the place of

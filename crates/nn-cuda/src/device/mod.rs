@@ -43,7 +43,7 @@ use megabatch_amp::LossScaler;
 use megabatch_amp::ops::{PendingReport, StepReport, StepSettings};
 use megabatch_gpu_core::{Captures, Device, FilledTables, VacantTables};
 use megabatch_nn::batch::{BatchView, SeriesView};
-use megabatch_nn::graph::Graphs;
+use megabatch_nn::graph::{EdgeForm, Graphs};
 use megabatch_nn::loss::Objective;
 use megabatch_nn::memory::LargestBatch;
 use megabatch_nn::model::{Cell, Encoder, Model, ModelConfig, Moments, SampleShape, TensorSet};
@@ -225,15 +225,13 @@ impl Accelerator {
     ///
     /// # Panics
     /// If there are 2³² nodes and edges or more.
-    ///
-    /// [`EdgeForm::OnDevice`]: megabatch_nn::graph::EdgeForm::OnDevice
     pub fn keep_graphs(&mut self, graphs: Option<&dyn Graphs>) -> Result<()> {
         self.device_model.keep_graphs(graphs)
     }
 
-    /// True if the edges of the graphs are there, so that a batch need not bring them.
-    pub fn keeps_graphs(&self) -> bool {
-        self.device_model.keeps_graphs()
+    /// Form of the edges of batches of graphs.
+    pub fn edge_form(&self) -> EdgeForm {
+        self.device_model.edge_form()
     }
 
     /// Carries the states at the bars `rows` of each timeframe from step to step, in the place of

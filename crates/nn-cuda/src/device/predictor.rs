@@ -6,6 +6,7 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::{AsyncDownload, Buffer, Captures, Device};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
+use megabatch_nn::graph::EdgeForm;
 use megabatch_nn::model::{Model, TensorSet};
 
 use super::device_model::DeviceModel;
@@ -33,9 +34,9 @@ impl InferenceHandle<'_> {
         self.device_model.keeps_bars()
     }
 
-    /// True if the edges of the samples' graphs are there, so that a batch need not bring them.
-    pub fn keeps_graphs(&self) -> bool {
-        self.device_model.keeps_graphs()
+    /// Form of the edges of batches of graphs.
+    pub fn edge_form(&self) -> EdgeForm {
+        self.device_model.edge_form()
     }
 
     /// The outputs of `batch`, `[B, K]`, and whatever lies behind them.

@@ -81,22 +81,17 @@ impl GraphLists {
     pub(crate) fn new(scope: &Scope, edges: BatchEdges) -> Result<Self> {
         let mut lists = GraphLists::empty(scope)?;
         let mut uploader = super::BatchUploader::new(scope)?;
-        let nodes = edges.graph_of.len();
-        lists.set(Arc::new(edges), nodes);
+        lists.set(Arc::new(edges));
         let mut upload = uploader.upload();
         lists.enqueue(&mut upload)?;
         upload.send()?;
         Ok(lists)
     }
 
-    /// Takes the edges of other graphs, padded to so many `nodes`, of which the device learns by
-    /// [`GraphLists::enqueue`].
-    pub(crate) fn set(&mut self, edges: Arc<BatchEdges>, nodes: usize) {
+    /// Takes the edges of other graphs, of which the device learns by [`GraphLists::enqueue`].
+    pub(crate) fn set(&mut self, edges: Arc<BatchEdges>) {
         self.edges = edges;
         self.selected = None;
-        if nodes > self.nodes() {
-            Arc::make_mut(&mut self.edges).pad(nodes);
-        }
     }
 
     /// Takes graphs among those that the device keeps, which start in lists of their own as

@@ -20,13 +20,18 @@ pub struct GraphBatch<'a> {
 }
 
 /// Form of the edges of a batch's graphs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum EdgeForm {
     /// A view of each graph.
     Views,
     /// A view of each graph, and lists of the edges of all, for a device that computes them
     /// together.
-    Lists(SeenEdges),
+    Lists {
+        /// The edges that the device sees.
+        seen: SeenEdges,
+        /// Number of nodes that lists of a number of nodes are padded to.
+        padded_nodes: fn(usize) -> usize,
+    },
     /// None: a device keeps the lists of all graphs of the source.
     OnDevice,
 }
@@ -60,7 +65,7 @@ impl<'a> GraphBatch<'a> {
             offsets.push(offsets[offsets.len() - 1] + graphs.nodes(graph).len());
         }
         let mut batch = GraphBatch { indices: indices.to_vec(), views: Vec::new(), offsets, edges: None };
-        if form == EdgeForm::OnDevice {
+        if matches!(form, EdgeForm::OnDevice) {
             return Ok(batch);
         }
         let (_, edges_max) = graphs.largest();
@@ -70,8 +75,10 @@ impl<'a> GraphBatch<'a> {
             check_view(graphs, graph, &view, edges_max)?;
             batch.views.push(view);
         }
-        if let EdgeForm::Lists(seen) = form {
-            batch.edges = Some(Arc::new(batch.lists(seen)?));
+        if let EdgeForm::Lists { seen, padded_nodes } = form {
+            let mut lists = batch.lists(seen)?;
+            lists.pad(padded_nodes(lists.graph_of.len()));
+            batch.edges = Some(Arc::new(lists));
         }
         Ok(batch)
     }

@@ -52,7 +52,7 @@ impl MemoryPlan {
         }
         let samples = setup.data.samples();
         let largest = samples.graphs().map(Graphs::largest);
-        let tensors = training.tensors(&setup.training, samples.shape(), largest)?;
+        let tensors = training.tensors(&setup.training, samples.shape(), largest, setup.split.validation.len())?;
         let step_phases = step_phases(&tensors);
         let available_bytes = setup.memory_bytes;
         let reserved_bytes = reserved(&data_blocks(setup, data_bytes)?, &training, &tensors);

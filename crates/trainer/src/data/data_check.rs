@@ -8,7 +8,7 @@ use megabatch_nn::graph::{GraphTargets, Graphs};
 use crate::config::Config;
 use crate::data::level::check_readout_of;
 use crate::data::sample_ranges::SampleRanges;
-use crate::data::samples::Samples;
+use crate::data::samples::{Samples, are_slices};
 use crate::error::{Error, Result};
 
 /// Samples whose targets are read at once.
@@ -76,8 +76,7 @@ impl Config {
     /// # Errors
     /// [`Error::NeedsSeries`] that names `loss_on`.
     pub fn check_dense_samples(&self, samples: &dyn Samples) -> Result<()> {
-        let is_series = || samples.series().is_some() || samples.streamed_series().is_some();
-        if self.loss_on == LossOn::EveryStep && !is_series() {
+        if self.loss_on == LossOn::EveryStep && !are_slices(samples) {
             let expected = "last_step for samples that are stored as windows, which have no bars in common";
             return Err(Error::NeedsSeries { setting: "loss_on", value: "every_step", expected });
         }

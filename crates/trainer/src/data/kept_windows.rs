@@ -11,7 +11,7 @@ use megabatch_nn_cuda::Accelerator;
 
 use crate::config::Config;
 use crate::data::prefetch::{Source, with_batches};
-use crate::data::samples::{Batch, Samples};
+use crate::data::samples::{Batch, Samples, are_slices};
 use crate::error::Result;
 
 /// True if a GPU can keep the windows of `samples`: if they are stored whole, not slices of series,
@@ -22,9 +22,8 @@ pub fn can_keep_windows(samples: &dyn Samples) -> bool {
 
 /// True if a GPU can hold `windows` of the windows of `samples`.
 fn can_hold_windows(samples: &dyn Samples, windows: usize) -> bool {
-    let are_stored = samples.series().is_none() && samples.streamed_series().is_none();
     let mut timeframes = samples.shape().timeframes.iter();
-    are_stored && timeframes.all(|timeframe| u32::try_from(windows.saturating_mul(timeframe.steps)).is_ok())
+    !are_slices(samples) && timeframes.all(|timeframe| u32::try_from(windows.saturating_mul(timeframe.steps)).is_ok())
 }
 
 /// Windows of each of two chunks in which those of `samples` pass through a GPU in a run with

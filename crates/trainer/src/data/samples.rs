@@ -363,6 +363,16 @@ fn covered_rows(starts: &[usize], steps: usize, places: &mut [usize]) -> Vec<Ran
     ranges
 }
 
+/// True if windows of `samples` are slices of series, in memory or in a file.
+pub(crate) fn are_slices(samples: &dyn Samples) -> bool {
+    samples.series().is_some() || samples.streamed_series().is_some()
+}
+
+/// True if windows of `samples` are slices of series, and come as such.
+pub(crate) fn shares_bars(samples: &dyn Samples) -> bool {
+    are_slices(samples) && samples.load_ahead().is_none()
+}
+
 /// The series of `samples`; `None` for samples that load themselves ahead, which come as windows.
 pub(crate) fn resident_series(samples: &dyn Samples) -> Option<SeriesView<'_>> {
     samples.series().filter(|_| samples.load_ahead().is_none())

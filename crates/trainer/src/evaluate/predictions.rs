@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use megabatch_gpu_core::{AsyncDownload, Device};
 use megabatch_nn::batch::BatchView;
-use megabatch_nn::graph::{EdgeForm, SeenEdges};
+use megabatch_nn::graph::EdgeForm;
 use megabatch_nn::model::{Model, TensorSet};
 use megabatch_nn_cpu::{Compute, Engine, StatefulInference};
 use megabatch_nn_cuda::InferenceHandle;
@@ -121,9 +121,7 @@ impl Predictions<'_> {
             PredictionBackend::Cuda(gpu) => {
                 let stay = !self.reads_bars && gpu.keeps_bars();
                 let gather_mode = if stay { GatherMode::WindowOffsets } else { GatherMode::Bars };
-                let lists = || EdgeForm::Lists(SeenEdges::for_config(&model.config()));
-                let edge_form = if gpu.keeps_graphs() { EdgeForm::OnDevice } else { lists() };
-                (edge_form, gather_mode, batches.page_locked(gpu.device()))
+                (gpu.edge_form(), gather_mode, batches.page_locked(gpu.device()))
             }
         };
         let (samples, chunk_percent) = (selection.samples, self.chunk_percent);

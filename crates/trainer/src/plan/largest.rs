@@ -16,7 +16,7 @@ use crate::config::Config;
 use crate::data::carried_rows::SlicedSeries;
 use crate::data::kept_windows::{can_keep_graphs, can_keep_windows, windows_in_chunk};
 use crate::data::sample_ranges::SampleRanges;
-use crate::data::samples::{Samples, resident_series};
+use crate::data::samples::{Samples, resident_series, shares_bars};
 use crate::data::schedule::Schedule;
 use crate::error::Result;
 use crate::evaluate::shared::own_part;
@@ -25,7 +25,7 @@ use crate::evaluate::shared::own_part;
 #[path = "../../tests/in_file/mod.rs"]
 mod in_file;
 
-/// Sizes of the batches of a rank, or of a run that is alone, but for dense training and graphs.
+/// Sizes of the batches of a rank, or of a run that is alone, but for graphs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RankShare {
     learnt: Vec<usize>,
@@ -35,10 +35,21 @@ pub(crate) struct RankShare {
 impl RankShare {
     /// The share of a run that is alone: whole batches.
     fn whole(config: &Config, train: &SampleRanges, validation: &SampleRanges) -> Self {
-        RankShare {
-            learnt: sizes_of_training(config, train.len()),
-            validated: sizes_of_validation(config, validation.len()),
-        }
+        let learnt = match config.purpose().runs() {
+            Some(runs) => sizes_in_runs(config, runs, train.len()),
+            None => sizes_of_training(config, train.len()),
+        };
+        RankShare { learnt, validated: sizes_of_validation(config, validation.len()) }
+    }
+
+    /// The largest batch of training.
+    fn learnt_max(&self) -> usize {
+        self.learnt.iter().copied().max().unwrap_or(0)
+    }
+
+    /// The largest batch.
+    fn largest(&self) -> usize {
+        self.validated.iter().copied().max().unwrap_or(0).max(self.learnt_max())
     }
 
     /// The shares of `ranks`, each once; whole batches of one, and of graphs and dense training.
@@ -86,73 +97,89 @@ pub(crate) fn largest_batch(
     train: &SampleRanges,
     validation: &SampleRanges,
 ) -> Result<LargestBatch> {
-    largest_share(config, samples, train, validation, RankShare::whole(config, train, validation))
+    let shares = vec![RankShare::whole(config, train, validation)];
+    Ok(largest_batches(config, samples, train, validation, shares)?.remove(0))
 }
 
-/// Bound of the batches of a rank that takes `share` of them.
+/// Bound of the batches of each of the ranks that take `shares` of them. The ends of windows are
+/// read once for all.
 ///
 /// # Errors
 /// As [`largest_batch`].
-pub(super) fn largest_share(
+pub(super) fn largest_batches(
     config: &Config,
     samples: &dyn Samples,
     train: &SampleRanges,
     validation: &SampleRanges,
-    share: RankShare,
-) -> Result<LargestBatch> {
+    shares: Vec<RankShare>,
+) -> Result<Vec<LargestBatch>> {
     let is_weighted = config.is_weighted(samples);
-    Ok(LargestBatch { is_weighted, ..largest_windows(config, samples, train, validation, share)? })
+    let covered = covered_by_shares(config, samples, train, validation, &shares)?;
+    let largest = |(n, share): (usize, RankShare)| {
+        let covered: Vec<Covered> = covered.iter().map(|by_share| by_share[n]).collect();
+        Ok(LargestBatch { is_weighted, ..largest_windows(config, samples, train, validation, share, &covered)? })
+    };
+    shares.into_iter().enumerate().map(largest).collect()
 }
 
-/// Bound of these batches without the weights of samples.
+/// Most of the windows and bars that a batch covers, by timeframe and by share.
+fn covered_by_shares(
+    config: &Config,
+    samples: &dyn Samples,
+    train: &SampleRanges,
+    validation: &SampleRanges,
+    shares: &[RankShare],
+) -> Result<Vec<Vec<Covered>>> {
+    // Dense training on a GPU is that of series in memory, and graphs share no windows.
+    let slices = shares_bars(samples) && config.purpose().runs().is_none() && !config.model.is_over_graphs();
+    let (sliced, pieces) = (slices.then(|| SlicedSeries::new(samples)).transpose()?, Pieces::new(config, train.len()));
+    let covered_in = |(k, steps): (usize, usize)| -> Result<Vec<Covered>> {
+        let apart = shares.iter().map(RankShare::largest).map(|windows| Covered { windows, bars: windows * steps });
+        let Some(series) = &sliced else { return Ok(apart.collect()) };
+        let most = |list: &SampleRanges, lens: &[usize]| -> Result<Vec<Covered>> {
+            let mut most: Vec<_> = lens.iter().map(|&len| MostCovered::new(steps, len)).collect();
+            series.each_end(k, list, |window| {
+                most.iter_mut().for_each(|most| most.push(window.end));
+                Ok(())
+            })?;
+            Ok(most.iter().map(|most| most.most).collect())
+        };
+        // A rank's share is a part of a batch: of as many pieces at most, which may be shorter.
+        let lens: Vec<usize> = shares.iter().map(|share| pieces.len.min(share.learnt_max())).collect();
+        let (in_training, in_validation) = (most(train, &lens)?, most(validation, &[config.batch_size])?[0]);
+        let rows = series.span(k).bars;
+        let covered = in_training.into_iter().zip(apart).map(|(in_training, apart)| {
+            let in_training = in_training.times(pieces.count);
+            Covered {
+                windows: in_training.windows.max(in_validation.windows).min(apart.windows).min(rows),
+                bars: in_training.bars.max(in_validation.bars).min(apart.bars).min(rows),
+            }
+        });
+        Ok(covered.collect())
+    };
+    steps_of(samples).into_iter().enumerate().map(covered_in).collect()
+}
+
+/// Bound of these batches, which cover `covered` by timeframe, without the weights of samples.
 fn largest_windows(
     config: &Config,
     samples: &dyn Samples,
     train: &SampleRanges,
     validation: &SampleRanges,
     share: RankShare,
+    covered: &[Covered],
 ) -> Result<LargestBatch> {
     let (shape, steps, runs) = (samples.shape(), steps_of(samples), config.purpose().runs());
     if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
         return largest_batch_of_graphs(config, samples, graphs, train, validation);
     }
-    let sizes_learnt = match runs {
-        Some(runs) => sizes_in_runs(config, runs, train.len()),
-        None => share.learnt,
-    };
-    let (pieces, resident) = (Pieces::new(config, train.len()), resident_series(samples));
+    let (sizes_learnt, resident) = (share.learnt, resident_series(samples));
     if let (Some(runs), Some(view)) = (runs, &resident) {
         view.check(shape)?;
+        let pieces = Pieces::new(config, train.len());
         return Ok(largest_batch_of_runs(runs, shape, view, train, pieces, sizes_learnt));
     }
-    let most_learnt = sizes_learnt.iter().copied().max().unwrap_or(0);
     let sizes = distinct_sizes([sizes_learnt.clone(), share.validated].concat());
-    let largest = sizes.iter().copied().max().unwrap_or(0);
-    // Dense training on a GPU is that of series in memory.
-    let sliced = match shares_bars(samples) && runs.is_none() {
-        true => Some(SlicedSeries::new(samples)?),
-        false => None,
-    };
-    let covered_in = |(k, &steps): (usize, &usize)| -> Result<Covered> {
-        let Some(series) = &sliced else { return Ok(Covered { windows: largest, bars: largest * steps }) };
-        let most = |list: &SampleRanges, len: usize| -> Result<Covered> {
-            let mut most = MostCovered::new(steps, len);
-            series.each_end(k, list, |window| {
-                most.push(window.end);
-                Ok(())
-            })?;
-            Ok(most.most)
-        };
-        // A rank's share is a part of a batch: of as many pieces at most, which may be shorter.
-        let in_training = most(train, pieces.len.min(most_learnt))?.times(pieces.count);
-        let in_validation = most(validation, config.batch_size)?;
-        let rows = series.span(k).bars;
-        Ok(Covered {
-            windows: in_training.windows.max(in_validation.windows).min(largest).min(rows),
-            bars: in_training.bars.max(in_validation.bars).min(largest * steps).min(rows),
-        })
-    };
-    let covered = steps.iter().enumerate().map(covered_in).collect::<Result<Vec<Covered>>>()?;
     let (windows, bars) = covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
     let (kept_windows, chunk_windows) = (kept_windows(config, samples), windows_in_chunk(config, samples).unwrap_or(0));
     let series = resident.filter(|_| config.keeps_series_on_gpu()).map(|view| series_rows(&view, shape));
@@ -214,11 +241,6 @@ fn largest_batch_of_graphs(
     let (kept_windows, series) = (kept_windows(config, samples), series.filter(|_| config.keeps_series_on_gpu()));
     let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, graphs, ..LargestBatch::default() };
     Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, ..rest })
-}
-
-/// True if windows of `samples` are slices of series, and come as such.
-fn shares_bars(samples: &dyn Samples) -> bool {
-    samples.streamed_series().is_some() || resident_series(samples).is_some()
 }
 
 /// Stored windows of each timeframe that a GPU keeps.

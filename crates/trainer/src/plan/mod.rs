@@ -16,7 +16,7 @@ use megabatch_nn::model::{Model, Pooling, SampleShape};
 use megabatch_nn_cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
 use serde::Serialize;
 
-use largest::{RankShare, largest_share};
+use largest::{RankShare, largest_batches};
 
 use crate::config::Config;
 use crate::config::countable::check_countable;
@@ -57,6 +57,31 @@ pub struct Footprint {
 pub fn reduction_blocks(config: &Config, train_samples: usize) -> Result<usize> {
     let schedule = Schedule::new(config, train_samples)?;
     Ok(schedule.blocks_of(&schedule.step(0)).len())
+}
+
+/// Sizes of the batches that a run holds at once, in samples or graphs.
+struct HeldBatches {
+    /// Size of each of the two of a step, or of the two chunks of windows that pass through a GPU.
+    step: usize,
+    /// Size of each of the two of a validation, which interrupts training.
+    validation: usize,
+    /// Samples that are counted ahead.
+    counted: usize,
+}
+
+impl HeldBatches {
+    /// The batches of a run with `config` that validates on `validated` samples or graphs.
+    fn new(config: &Config, validated: usize) -> Self {
+        // Tasks of a step of several batches are counted ahead, sample by sample, where targets are
+        // not in memory. The batches of a validation take no less than the sample that is counted,
+        // and are not there at the same time.
+        let counts_ahead = matches!(config.loss, Loss::Tasks(_)) && config.gradient_accumulation_steps > 1;
+        HeldBatches {
+            step: config.chunk_windows.unwrap_or(0).max(config.batch_capacity()),
+            validation: if validated > 0 { config.batch_size } else { 0 },
+            counted: usize::from(counts_ahead && validated == 0),
+        }
+    }
 }
 
 /// Number of states that a run carries. Its footprint depends on them besides shapes.
@@ -120,7 +145,7 @@ impl Footprint {
     /// As [`Model::new`].
     pub fn new(config: &Config, shape: &SampleShape, validation_samples: usize) -> Result<Self> {
         let capacity = config.compute().capacity(config.purpose());
-        Footprint::with_room(config, shape, capacity, 1, validation_samples > 0)
+        Footprint::with_room(config, shape, capacity, 1, validation_samples)
     }
 
     /// The footprint of training a model over graphs. `nodes` and `edges` are those of the largest
@@ -137,7 +162,7 @@ impl Footprint {
         validation_graphs: usize,
     ) -> Result<Self> {
         let capacity = config.compute().graph_capacity(nodes, edges);
-        Footprint::with_room(config, shape, capacity, nodes, validation_graphs > 0)
+        Footprint::with_room(config, shape, capacity, nodes, validation_graphs)
     }
 
     /// The footprint with shards of `capacity` and `samples` samples for each unit of the
@@ -147,7 +172,7 @@ impl Footprint {
         shape: &SampleShape,
         capacity: Capacity,
         samples: usize,
-        validates: bool,
+        validated: usize,
     ) -> Result<Self> {
         config.loss.check_groups(shape.outputs)?;
         check_countable(config, shape, samples)?;
@@ -158,14 +183,8 @@ impl Footprint {
         let workspace = Engine::workspace_len(&model, capacity, config.purpose(), config.precision);
         let working = Engine::working_weights_len(&model, config.precision);
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
-        // Tasks of a step of several batches are counted ahead, sample by sample, where targets are
-        // not in memory.
-        let counts_ahead = matches!(config.loss, Loss::Tasks(_)) && config.gradient_accumulation_steps > 1;
-        // Two of a step and, while a validation interrupts training, two of its own. These take no
-        // less than the sample that is counted, and are not there at the same time.
-        let trained = config.chunk_windows.unwrap_or(0).max(config.batch_capacity());
-        let rows = 2 * trained + if validates { 2 * config.batch_size } else { 0 };
-        let counted = usize::from(counts_ahead && !validates);
+        let HeldBatches { step, validation, counted } = HeldBatches::new(config, validated);
+        let rows = 2 * (step + validation);
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
         let bytes = |numbers: usize| numbers * size_of::<f32>();
         Ok(Footprint {
@@ -264,14 +283,13 @@ impl GpuFootprint {
         let model = Model::new(samples.shape().clone(), config.model)?;
         let validation = config.evaluated_on_gpu(validation);
         let carried = carried_bars(&config, samples, train)?;
-        let rank_footprint = |share: RankShare| {
-            let batch = largest_share(&config, samples, train, &validation, share)?;
-            let batch = LargestBatch { carried: carried.clone(), ..batch };
-            Ok(GpuFootprint { tensors: megabatch_nn_cuda::tensors(&model, &config.on_device(), &batch) })
-        };
         let shares = RankShare::distinct(&config, train, &validation, ranks)?;
-        let footprints = shares.into_iter().map(rank_footprint).collect::<Result<Vec<_>>>()?;
-        Ok(footprints.into_iter().max_by_key(GpuFootprint::total_bytes).expect("there is a rank"))
+        let batches = largest_batches(&config, samples, train, &validation, shares)?;
+        let footprints = batches.into_iter().map(|batch| {
+            let batch = LargestBatch { carried: carried.clone(), ..batch };
+            GpuFootprint { tensors: megabatch_nn_cuda::tensors(&model, &config.on_device(), &batch) }
+        });
+        Ok(footprints.max_by_key(GpuFootprint::total_bytes).expect("there is a rank"))
     }
 
     /// Sum of all parts.

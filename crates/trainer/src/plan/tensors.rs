@@ -6,7 +6,7 @@ use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD, PlannedTensor, StepPhase, Te
 use megabatch_nn::model::{Model, SampleShape};
 use megabatch_nn_cpu::Engine;
 
-use super::Footprint;
+use super::{Footprint, HeldBatches};
 use crate::config::Config;
 use crate::error::Result;
 
@@ -16,7 +16,8 @@ const ALL: &[StepPhase] = &StepPhase::ALL;
 
 impl Footprint {
     /// The tensors of this footprint, without empty ones, for training on samples of `shape`, or on
-    /// graphs whose largest have these numbers of nodes and edges.
+    /// graphs whose largest have these numbers of nodes and edges. `validated` samples or graphs are
+    /// validated.
     ///
     /// # Errors
     /// As [`Model::new`].
@@ -25,6 +26,7 @@ impl Footprint {
         config: &Config,
         shape: &SampleShape,
         graphs: Option<(usize, usize)>,
+        validated: usize,
     ) -> Result<Vec<PlannedTensor>> {
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let purpose = config.purpose();
@@ -50,22 +52,10 @@ impl Footprint {
                 .map(|(k, tf)| (format!("{prefix}windows {}", tf.name), rows * samples * shape.window_len(k), ALL));
             windows.chain([(format!("{prefix}targets"), rows * samples * shape.outputs, ALL)]).collect()
         };
-        let batches = batches_of(config.batch_capacity(), "");
         let sample = (0..shape.timeframes.len()).map(|k| shape.window_len(k)).sum::<usize>() + shape.outputs;
-        // Two, and two of the given size while a validation interrupts training, or a sample that
-        // is counted ahead.
-        let numbers_of = |parts: &TensorPlan| parts.iter().map(|(_, numbers, _)| numbers).sum::<usize>();
-        let more = (self.batches_bytes / size_of::<f32>()).saturating_sub(2 * numbers_of(&batches));
-        let ahead = match more == sample {
-            true => vec![("a sample counted ahead".to_owned(), sample, FORWARD)],
-            false => TensorPlan::new(),
-        };
-        let validates = more > sample;
-        let (count, validated) = match (validates, config.batch_capacity() == config.batch_size) {
-            (false, _) => (2, TensorPlan::new()),
-            (true, true) => (4, TensorPlan::new()),
-            (true, false) => (2, batches_of(config.batch_size, "validation: ")),
-        };
+        let HeldBatches { step, validation, counted } = HeldBatches::new(config, validated);
+        // Batches of a validation are listed apart where they have another size.
+        let (alike, others) = if validation == step { (4, 0) } else { (2, 2) };
         // Of a rank of several, whole sets more.
         let sets = self.gradients_bytes / (size_of::<f32>() * model.layout().len()).max(1);
         let held = sets.saturating_sub(1 + shards);
@@ -78,9 +68,9 @@ impl Footprint {
             ("gradients", held, weights("held: ", LEARNT)),
             ("optimizer", 1, moments.iter().flat_map(|prefix| weights(prefix, OPTIMIZER)).collect()),
             ("activations", shards, workspace),
-            ("batches", count, batches),
-            ("batches", 2, validated),
-            ("batches", 1, ahead),
+            ("batches", alike, batches_of(step, "")),
+            ("batches", others, batches_of(validation, "validation: ")),
+            ("batches", counted, vec![("a sample counted ahead".to_owned(), sample, FORWARD)]),
             ("carried", 1, vec![("states".to_owned(), self.carried_bytes / size_of::<f32>(), BOTH)]),
         ];
         let tensors = lists.into_iter().flat_map(|(part, count, list)| {

@@ -209,7 +209,7 @@ proptest! {
         let (nodes, edges) = data.largest();
         let computed = Footprint::for_graphs(&config, &shape, nodes, edges, validation.len()).unwrap();
         prop_assert_eq!(peaks_of_a_run(&config, &data, validation), parts(&computed));
-        prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, Some(data.largest())).unwrap()), parts(&computed));
+        prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, Some(data.largest()), validation.len()).unwrap()), parts(&computed));
     }
 
     /// The peak of a run is what was computed, byte for byte, whatever its settings.
@@ -258,7 +258,7 @@ proptest! {
         }
         prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts(&computed));
         prop_assert_eq!(computed.total_bytes(), parts(&computed).iter().sum::<usize>());
-        prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, None).unwrap()), parts(&computed));
+        prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, None, validation.len()).unwrap()), parts(&computed));
     }
 }
 
@@ -277,7 +277,7 @@ fn tasks_of_a_step_of_several_batches_take_no_more_beside_a_validation() {
         let computed = Footprint::new(&config, &shape, validation.len()).unwrap();
         let (peaks, planned) = (peaks_of_a_run(&config, &data, validation), parts(&computed));
         assert!(planned[4] - peaks[4] <= at_most && peaks[..4] == planned[..4], "{peaks:?}, {planned:?}");
-        assert_eq!(by_tensor(&computed.tensors(&config, &shape, None).unwrap()), planned);
+        assert_eq!(by_tensor(&computed.tensors(&config, &shape, None, validation.len()).unwrap()), planned);
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{Grain, SeriesView};
-use megabatch_nn::graph::{EdgeForm, Graphs, SeenEdges};
+use megabatch_nn::graph::{EdgeForm, Graphs};
 use megabatch_nn::model::{Model, TensorSet};
 use megabatch_nn_cpu::{Carried, Compute, Engine, Purpose};
 use megabatch_nn_cuda::{Accelerator, Host};
@@ -167,12 +167,8 @@ impl Backend {
     }
 
     /// The form of the edges of batches of graphs: a GPU reads all that its model sees.
-    pub(super) fn edge_form(&self, model: &Model) -> EdgeForm {
-        match self {
-            Backend::Cpu(_) => EdgeForm::Views,
-            Backend::Cuda(_) if self.accelerator().is_some_and(Accelerator::keeps_graphs) => EdgeForm::OnDevice,
-            Backend::Cuda(_) => EdgeForm::Lists(SeenEdges::for_config(&model.config())),
-        }
+    pub(super) fn edge_form(&self) -> EdgeForm {
+        self.accelerator().map_or(EdgeForm::Views, Accelerator::edge_form)
     }
 
     /// Keeps the edges of `graphs` on the GPU whose memory steps have; `None` gives their memory

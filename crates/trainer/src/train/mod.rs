@@ -37,7 +37,7 @@ use crate::data::kept_windows::{KeptWindows, can_keep_graphs, can_keep_windows, 
 use crate::data::prefetch::{BatchFeed, Source, with_batches, with_chunks};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::sample_weights::{LossInputs, SampleWeights};
-use crate::data::samples::{Samples, resident_series};
+use crate::data::samples::{Samples, resident_series, shares_bars};
 use crate::data::schedule::Schedule;
 use crate::data::target_scales::{TargetScales, tensors_in_target_units};
 use crate::error::{Error, Result};
@@ -352,7 +352,7 @@ impl Trainer {
         let mut is_ready = false;
         let outcome = self.train_with_batches(run, schedule, observer, &mut is_ready);
         // Without memory for its batches a rank gets to no step, where the others would hear of it.
-        if is_ready { outcome } else { self.agree_on(outcome) }
+        if is_ready { self.settle_divergence(outcome) } else { self.agree_on(outcome) }
     }
 
     /// Trains from where the run stands; `is_ready` once all ranks have memory and samples.
@@ -382,8 +382,7 @@ impl Trainer {
         let (target_scales, weights) =
             (self.target_scales.clone(), SampleWeights::new(&self.config, run.samples, run.train)?);
         let loss_inputs = LossInputs { target_scales: target_scales.as_ref(), weights };
-        let has_series = resident.is_some() || run.samples.streamed_series().is_some();
-        let largest = if has_series { self.largest_batch(run)? } else { None };
+        let largest = if shares_bars(run.samples) { self.largest_batch(run)? } else { None };
         let source = self.source(run, graphs, &scope, schedule.capacity(), loss_inputs);
         let train_on_batches = |feed: &mut BatchFeed<'_>| -> Result<Outcome> {
             let mut pipeline = BatchPipeline { feed, ahead: None, largest };
@@ -472,7 +471,7 @@ impl Trainer {
         loss_inputs: LossInputs<'a>,
     ) -> Source<'a> {
         let MemoryLimits { chunk_percent, .. } = self.fallback.limits();
-        let (edge_form, gather_mode) = (self.backend.edge_form(&self.model), self.backend.gather_mode());
+        let (edge_form, gather_mode) = (self.backend.edge_form(), self.backend.gather_mode());
         Source { samples: run.samples, graphs, edge_form, scope, batch_size, chunk_percent, gather_mode, loss_inputs }
     }
 

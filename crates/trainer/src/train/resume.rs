@@ -73,7 +73,8 @@ impl Trainer {
     pub fn save_checkpoint(&self, run: &Run<'_>) -> Result<Option<PathBuf>> {
         let Some(checkpoints) = run.checkpoints else { return Ok(None) };
         let state = self.state(&Schedule::new(&self.config, run.train.len())?, run);
-        let fresh = if self.carried.is_none() { self.fresh_states(run)? } else { None };
+        let rows = if self.carried.is_none() { self.carried_rows(run)? } else { None };
+        let fresh = rows.map(|rows| self.fresh_states(&rows)).transpose()?;
         let carried = self.carried.as_ref().or(fresh.as_ref()).map(Carried::states);
         checkpoints.save(&state, &self.parameters, &self.optimizer, carried).map(Some)
     }
@@ -81,25 +82,25 @@ impl Trainer {
     /// Makes ready to carry the states of `run`; those that are carried already stay, if they are
     /// of the same bars.
     pub(super) fn carry_states_of(&mut self, run: &Run<'_>) -> Result<()> {
-        if self.config.carry_state {
-            let rows = SlicedSeries::new(run.samples)?.carried_rows(run.train)?;
-            if !self.carried.as_ref().is_some_and(|carried| carried.is_of(&rows)) {
-                // Given back before the new ones are taken.
-                self.carried = None;
-                self.carried = self.fresh_states(run)?;
-            }
+        let Some(rows) = self.carried_rows(run)? else { return Ok(()) };
+        if !self.carried.as_ref().is_some_and(|carried| carried.is_of(&rows)) {
+            // Given back before the new ones are taken.
+            self.carried = None;
+            self.carried = Some(self.fresh_states(&rows)?);
         }
         Ok(())
     }
 
-    /// States of zero for `run`, if its states are to be carried.
-    fn fresh_states(&self, run: &Run<'_>) -> Result<Option<Carried>> {
-        if !self.config.carry_state {
-            return Ok(None);
-        }
-        let rows = SlicedSeries::new(run.samples)?.carried_rows(run.train)?;
+    /// The bars whose states are carried in `run`, if any are.
+    fn carried_rows(&self, run: &Run<'_>) -> Result<Option<Vec<Vec<usize>>>> {
+        let read = || SlicedSeries::new(run.samples)?.carried_rows(run.train);
+        self.config.carry_state.then(read).transpose()
+    }
+
+    /// States of zero at these bars.
+    fn fresh_states(&self, rows: &[Vec<usize>]) -> Result<Carried> {
         let step_samples = self.backend.held_step_samples(&self.config);
-        Ok(Some(Carried::new(&self.device.scope("carried"), &self.model, &rows, step_samples)?))
+        Ok(Carried::new(&self.device.scope("carried"), &self.model, rows, step_samples)?)
     }
 
     pub(super) fn state(&self, schedule: &Schedule, run: &Run<'_>) -> State {

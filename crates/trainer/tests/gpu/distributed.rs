@@ -11,8 +11,8 @@ use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::AttentionKind;
 use megabatch_simt::driver::FakeDriver;
 use megabatch_trainer::{
-    Checkpoints, Config, Error, Event, GpuFootprint, IdleRanks, InMemory, Peers, Run, SampleRanges, Samples, StepEvent,
-    Trainer,
+    Checkpoints, Config, Divergence, Error, Event, GpuFootprint, IdleRanks, InMemory, Peers, Run, SampleRanges,
+    Samples, Trainer,
 };
 
 use crate::made_up::market;
@@ -203,29 +203,61 @@ fn ranks_take_what_was_planned_of_their_shares() {
     assert!(taken[1] < taken[0] && planned(2) < planned(1), "{taken:?}, and {} alone", planned(1));
 }
 
-/// Trains on two ranks, of which the second one has its `nth` wait after the first step fail, and
-/// checks that the run ends on both.
-fn check_failed_wait(driver: &FakeDriver, gpu: &Device, config: &Config, validation: &SampleRanges, nth: u64) {
+/// A wait for a GPU that fails: the `nth` one after a step.
+#[derive(Clone, Copy)]
+struct FailedWait {
+    step: u64,
+    nth: u64,
+}
+
+/// The errors of two ranks, of which the second one has a wait that fails. The first one's observer
+/// gives `answer` to validations.
+fn errors_of_two(
+    driver: &FakeDriver,
+    gpu: &Device,
+    config: &Config,
+    validation: &SampleRanges,
+    failed: Option<FailedWait>,
+    answer: ControlFlow<()>,
+) -> Vec<Error> {
     let (samples, train) = (windows(), SampleRanges::from(0..49));
-    let ended = ThreadPeers::run(2, &Faults::default(), |peers| {
+    ThreadPeers::run(2, &Faults::default(), |peers| {
         let rank = peers.rank();
         let device = if rank == 1 { gpu.clone() } else { Device::cpu() };
         let mut trainer = Trainer::on_gpu(&device, &Device::cpu(), config.clone(), shape()).unwrap();
         trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
         let run = Run { samples: &samples, train: &train, validation, checkpoints: None };
         let outcome = trainer.train(&run, &mut |event| {
-            if let (1, Event::Step(StepEvent { step: 1, .. })) = (rank, event) {
+            match (rank, event, failed) {
                 // CUDA_ERROR_LAUNCH_FAILED, once.
-                driver.fail("cuEventSynchronize", nth, 719);
+                (1, Event::Step(event), Some(FailedWait { step, nth })) if event.step == step => {
+                    driver.fail("cuEventSynchronize", nth, 719);
+                }
+                (0, Event::Validating(_), _) => return answer,
+                _ => {}
             }
             ControlFlow::Continue(())
         });
         Ok::<_, ()>(outcome.unwrap_err())
-    });
-    let [first, second] = &ended[..] else { panic!("two ranks") };
+    })
+}
+
+/// Checks that both of these ranks end with the error of the second one.
+fn check_failed_wait(
+    driver: &FakeDriver,
+    gpu: &Device,
+    config: &Config,
+    validation: &SampleRanges,
+    failed: FailedWait,
+    answer: ControlFlow<()>,
+) {
+    let ended = errors_of_two(driver, gpu, config, validation, Some(failed), answer);
+    let ([first, second], nth) = (&ended[..], failed.nth) else { panic!("two ranks") };
     assert!(matches!(first, Error::OnRank { rank: 1, .. }), "wait {nth}: {first}");
     assert!(second.to_string().contains("cuEventSynchronize"), "wait {nth}: {second}");
 }
+
+const CONTINUE: ControlFlow<()> = ControlFlow::Continue(());
 
 /// Waits that fail after the first step: for the report of a step, and in a validation.
 #[test]
@@ -234,7 +266,7 @@ fn a_driver_that_fails_on_one_rank_ends_the_run_on_all() {
     let config = shared(&config(Precision::Fp32, 1));
     let validation = SampleRanges::from_iter([50, 55, 59]);
     for nth in 1..=4 {
-        check_failed_wait(&driver, &gpu, &config, &validation, nth);
+        check_failed_wait(&driver, &gpu, &config, &validation, FailedWait { step: 1, nth }, CONTINUE);
     }
 }
 
@@ -243,7 +275,30 @@ fn a_driver_that_fails_on_one_rank_ends_the_run_on_all() {
 fn a_driver_that_fails_in_the_last_step_of_one_rank_ends_the_run_on_all() {
     let (driver, gpu) = with_kernels();
     let config = Config { max_steps: Some(2), ..shared(&config(Precision::Fp32, 1)) };
-    check_failed_wait(&driver, &gpu, &config, SampleRanges::NONE, 1);
+    check_failed_wait(&driver, &gpu, &config, SampleRanges::NONE, FailedWait { step: 1, nth: 1 }, CONTINUE);
+}
+
+/// The wait for the report of a step fails, and the other rank is interrupted in the validation
+/// after it.
+#[test]
+fn a_driver_that_fails_before_an_interrupt_ends_the_run_on_all() {
+    let (driver, gpu) = with_kernels();
+    let (config, validation) = (shared(&config(Precision::Fp32, 1)), SampleRanges::from_iter([50, 55, 59]));
+    let failed = FailedWait { step: 1, nth: 1 };
+    check_failed_wait(&driver, &gpu, &config, &validation, failed, ControlFlow::Break(()));
+}
+
+/// The wait for the report of a step fails whose loss is a spike to the other rank.
+#[test]
+fn a_driver_that_fails_in_the_step_of_a_spike_ends_the_run_on_all() {
+    let (driver, gpu) = with_kernels();
+    let divergence = Divergence { max_rollbacks: 0, loss_spike_factor: Some(1.001) };
+    let config = |steps| Config { max_steps: Some(steps), divergence, ..shared(&config(Precision::Fp32, 1)) };
+    // Batches differ by more than that.
+    let spiking = errors_of_two(&driver, &gpu, &config(100), SampleRanges::NONE, None, CONTINUE);
+    let Error::LossSpike { step, .. } = spiking[0] else { panic!("{}", spiking[0]) };
+    let failed = FailedWait { step: step - 1, nth: 1 };
+    check_failed_wait(&driver, &gpu, &config(step), SampleRanges::NONE, failed, CONTINUE);
 }
 
 #[test]

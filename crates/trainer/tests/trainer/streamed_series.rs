@@ -10,8 +10,8 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::ModelConfig;
 use megabatch_trainer::{
-    Baselines, Batch, Checkpoints, Config, Error, Evaluation, Run, SampleRanges, Samples, Selection, StreamedSeries,
-    Trainer, Waits,
+    Baselines, Batch, Checkpoints, Config, Error, Evaluation, GpuFootprint, Run, SampleRanges, Samples, Selection,
+    StreamedSeries, Trainer, Waits,
 };
 use proptest::prelude::*;
 
@@ -189,6 +189,32 @@ fn a_slow_disk_is_waited_for_and_named() {
     assert!(waited_s > 0.5 * reading_s, "{waited_s} s of {reading_s} s");
     assert!(waits.disk.as_secs_f64() > 0.9 * (waits.disk + waits.decode + waits.copy).as_secs_f64(), "{waits:?}");
     assert!(waits.bytes_read > 0);
+}
+
+/// Shares of ranks, of which several differ, are planned by window ends that are read once.
+#[test]
+fn ends_of_windows_are_read_once_for_all_ranks() {
+    let config = Config { batch_size: 80, threads: 1, ..config() };
+    let (train, validation) = (SampleRanges::from(0..90), SampleRanges::from(90..100));
+    let reads = |ranks| {
+        let samples = FromFile::new(None);
+        GpuFootprint::new(&config, &samples, &train, &validation, ranks).unwrap();
+        samples.reads.load(Relaxed)
+    };
+    // Two timeframes, in training and in validation.
+    assert_eq!([1, 3].map(reads), [4, 4]);
+}
+
+#[test]
+fn ends_of_windows_are_read_once_for_carried_states() {
+    let (samples, train, folder) = (FromFile::new(None), SampleRanges::from(0..100), tempfile::tempdir().unwrap());
+    let checkpoints = Checkpoints::new(folder.path());
+    let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: Some(&checkpoints) };
+    let config = Config { carry_state: true, ..config() };
+    let mut trainer = Trainer::new(&Device::cpu(), config, samples.shape().clone()).unwrap();
+    assert!(trainer.resume(&run).unwrap().is_none());
+    // One read for each of the two timeframes.
+    assert_eq!(samples.reads.load(Relaxed), 2);
 }
 
 /// Whichever read fails, the error names the file, and the run goes on from its last checkpoint to

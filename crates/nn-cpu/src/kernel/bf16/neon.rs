@@ -10,7 +10,7 @@ use std::arch::aarch64::*;
 use std::arch::asm;
 
 use crate::kernel::lanes::Words;
-use crate::kernel::neon::Neon;
+use crate::kernel::neon::{Neon, add_columns};
 use crate::kernel::{PANEL, ProductArguments};
 
 #[derive(Clone, Copy)]
@@ -95,22 +95,7 @@ impl Words for Dots {
         Dots(Neon(sums))
     }
 
-    #[inline(always)]
-    unsafe fn add_columns<const R: usize, const P: usize>(
-        sums: &mut [[Self; P]; R],
-        a: *const f32,
-        b: *const f32,
-        b_stride: usize,
-    ) {
-        // SAFETY: the caller has BF16, four columns of R rows of a and four rows of P panels of b.
-        unsafe {
-            let factors = std::array::from_fn(|r| vld1q_f32(a.wrapping_add(r * PANEL)));
-            add_word::<0, R, P>(sums, &factors, b, b_stride);
-            add_word::<1, R, P>(sums, &factors, b.wrapping_add(PANEL), b_stride);
-            add_word::<2, R, P>(sums, &factors, b.wrapping_add(2 * PANEL), b_stride);
-            add_word::<3, R, P>(sums, &factors, b.wrapping_add(3 * PANEL), b_stride);
-        }
-    }
+    add_columns!(add_word);
 }
 
 /// # Safety

@@ -9,7 +9,7 @@ use megabatch_nn::model::Readout;
 use super::affine::Affine;
 use super::encoder::Encodings;
 use super::graph_loss::GraphLoss;
-use super::layer::LayerShape;
+use super::layer::{GraphSizes, LayerShape};
 use super::pads;
 use super::shared::Shared;
 use crate::device::bucketing::{bucket_nodes, bucket_places};
@@ -40,16 +40,16 @@ pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
             brought.into_iter().for_each(|bytes| estimate.enqueue(bytes));
         }
     }
-    let shapes = LayerShape::all(model, estimate.config.arithmetic);
+    let (shapes, graph_sizes) = (LayerShape::all(model, estimate.config.arithmetic), GraphSizes { nodes, places });
     let drops = attention
         .is_some_and(|attention| attention.config().dropout > 0.0 || attention.config().attention_dropout > 0.0);
     let masks = if drops { 2 * shapes.len() * size_of::<MaskNumbers>() } else { 0 };
     estimate.put_mail("masks of the layers over graphs", [masks]);
     for (l, shape) in shapes.iter().enumerate() {
-        estimate.put("activations", format!("attention layer {l}"), shape.bytes([nodes, places]), BOTH);
+        estimate.put("activations", format!("attention layer {l}"), shape.bytes(graph_sizes), BOTH);
     }
     let by_node = model.config().readout == Some(Readout::Node);
-    let shared = Shared::bytes(shapes.iter(), [nodes, places]);
+    let shared = Shared::bytes(shapes.iter(), graph_sizes);
     let shared = if shapes.is_empty() { nodes * decoder.widths.top * size_of::<f32>() } else { shared };
     estimate.put("activations", "gradients of attention", shared, BACKWARD);
     let rows = if by_node { nodes } else { graphs };

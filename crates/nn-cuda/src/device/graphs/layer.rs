@@ -26,6 +26,15 @@ pub(super) struct BatchInputs<'a> {
     pub(super) masks: Option<&'a Buffer<MaskNumbers>>,
 }
 
+/// Sizes of a batch's graphs that memory is taken for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GraphSizes {
+    /// N.
+    pub(super) nodes: usize,
+    /// P.
+    pub(super) places: usize,
+}
+
 /// Shape of a layer.
 #[derive(Debug)]
 pub(super) struct LayerShape {
@@ -103,8 +112,8 @@ impl LayerShape {
         !self.slots.is_joint()
     }
 
-    /// Numbers in what a layer keeps of so many nodes and places, in the order of its fields.
-    fn lens(&self, nodes: usize, places: usize) -> [usize; 7] {
+    /// Numbers in what a layer keeps of graphs of these sizes, in the order of its fields.
+    fn lens(&self, GraphSizes { nodes, places }: GraphSizes) -> [usize; 7] {
         let (sizes, heads) = (self.sizes, self.sizes.heads as usize);
         let [dropped, src] = [if self.drops[0] { self.input } else { 0 }, if self.is_gat() { heads } else { 0 }];
         let edge_vectors = if self.is_gat() { heads * sizes.attributes as usize } else { 0 };
@@ -113,9 +122,9 @@ impl LayerShape {
         [dropped, values, src, dst, edge_vectors, places * heads, nodes * sizes.width()]
     }
 
-    /// Bytes of a layer over so many nodes and places.
-    pub(super) fn bytes(&self, nodes_and_places: [usize; 2]) -> usize {
-        self.lens(nodes_and_places[0], nodes_and_places[1]).iter().sum::<usize>() * size_of::<f32>()
+    /// Bytes of a layer over graphs of these sizes.
+    pub(super) fn bytes(&self, graph_sizes: GraphSizes) -> usize {
+        self.lens(graph_sizes).iter().sum::<usize>() * size_of::<f32>()
     }
 
     /// Scratch length of a layer over up to `nodes` nodes.
@@ -148,12 +157,10 @@ impl GraphLayer {
         })
     }
 
-    /// Grows the buffers to a batch of so many nodes, and to so many places. Dropout needs none in
-    /// prediction.
-    pub(super) fn prepare(&mut self, nodes_and_places: [usize; 2], learns: bool) -> Result<()> {
-        let [nodes, places] = nodes_and_places;
-        self.shape.sizes.nodes = nodes as u32;
-        let lens = self.shape.lens(nodes, places);
+    /// Grows the buffers to a batch of graphs of these sizes. Dropout needs none in prediction.
+    pub(super) fn prepare(&mut self, graph_sizes: GraphSizes, learns: bool) -> Result<()> {
+        self.shape.sizes.nodes = graph_sizes.nodes as u32;
+        let lens = self.shape.lens(graph_sizes);
         let GraphLayer { dropped, mapped: Mapped { values, src, dst, edge_vectors }, coefficients, y, .. } = self;
         let buffers = [dropped, values, src, dst, edge_vectors, coefficients, y];
         let skipped = usize::from(!learns);

@@ -13,13 +13,14 @@ mod slots;
 #[cfg(test)]
 mod tests;
 
+use std::convert::identity;
 use std::sync::Arc;
 
 use bytemuck::Zeroable;
 use megabatch_gpu_core::{Buffer, Captures, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
-use megabatch_nn::graph::{GraphDropout, GraphMask, Graphs, SeenEdges};
+use megabatch_nn::graph::{EdgeForm, GraphDropout, GraphMask, Graphs, SeenEdges};
 use megabatch_nn::model::{Encoder, Model, Readout, StepDropout, StepSeed, TensorSet};
 
 use super::bucketing::{bucket_nodes, bucket_places};
@@ -35,7 +36,7 @@ use affine::Affine;
 pub(super) use counting::estimate;
 use encoder::Encodings;
 use graph_loss::GraphLoss;
-use layer::{BatchInputs, GraphLayer, LayerShape};
+use layer::{BatchInputs, GraphLayer, GraphSizes, LayerShape};
 use shared::Shared;
 
 #[derive(Debug)]
@@ -57,8 +58,8 @@ pub(super) struct GraphModel {
     drops: bool,
     /// W of what is read of a node or a graph, and outputs of each.
     widths: [usize; 2],
-    /// True if batches are padded.
-    pads: bool,
+    /// Number of nodes that a batch of a number of nodes is padded to.
+    padded_nodes: fn(usize) -> usize,
     read: Buffer<f32>,      // [G, W]; empty for readouts by node
     arguments: Buffer<u32>, // [G, W], the nodes that maxima are from
     outputs: Buffer<f32>,   // [R, K]
@@ -103,7 +104,7 @@ impl GraphModel {
             masks: Buffer::zeros(&batches, 0)?,
             drops: false,
             widths: [decoder.widths.top, model.outputs()],
-            pads: pads(model),
+            padded_nodes: if pads(model) { bucket_nodes } else { identity },
             read: none()?,
             arguments: Buffer::zeros(&activations, 0)?,
             outputs: none()?,
@@ -124,16 +125,16 @@ impl GraphModel {
     /// Builds the lists of a batch's graphs, and grows the buffers to them.
     fn prepare_batch(&mut self, batch: &BatchView<'_>, learns: bool) -> Result<()> {
         let graphs = batch.graphs().expect("a batch of a model over graphs has graphs");
-        let nodes = if self.pads { bucket_nodes(batch.len()) } else { batch.len() };
+        let nodes = (self.padded_nodes)(batch.len());
         match (graphs.edges(), &self.kept) {
-            (Some(edges), _) => self.lists.set(Arc::clone(edges), nodes),
+            (Some(edges), _) => self.lists.set(Arc::clone(edges)),
             (None, Some(kept)) => kept.select(graphs.indices(), nodes, &mut self.lists),
             (None, None) => panic!("a batch brings the edges of its graphs unless the device keeps them"),
         }
-        let nodes_and_places = [self.lists.nodes(), bucket_places(self.lists.places())];
+        let graph_sizes = GraphSizes { nodes: self.lists.nodes(), places: bucket_places(self.lists.places()) };
         let [outputs, d_outputs, read] = self.lens(self.rows());
-        self.lists.reserve(nodes_and_places[1], self.seen.attributes)?;
-        self.layers.iter_mut().try_for_each(|layer| layer.prepare(nodes_and_places, learns))?;
+        self.lists.reserve(graph_sizes.places, self.seen.attributes)?;
+        self.layers.iter_mut().try_for_each(|layer| layer.prepare(graph_sizes, learns))?;
         ensure_capacity(&mut self.outputs, outputs)?;
         ensure_capacity(&mut self.read, read)?;
         ensure_capacity(&mut self.arguments, read)?;
@@ -142,8 +143,8 @@ impl GraphModel {
         }
         ensure_capacity(&mut self.d_outputs, d_outputs)?;
         ensure_capacity(&mut self.d_read, if self.head.is_some() { read } else { 0 })?;
-        self.shared.ensure_capacity(self.layers.iter().map(|layer| &layer.shape), nodes_and_places)?;
-        ensure_capacity(&mut self.shared.d_y, nodes_and_places[0] * self.widths[0])
+        self.shared.ensure_capacity(self.layers.iter().map(|layer| &layer.shape), graph_sizes)?;
+        ensure_capacity(&mut self.shared.d_y, graph_sizes.nodes * self.widths[0])
     }
 
     /// Numbers in outputs, in their gradient and in what is read, where they are not those of
@@ -285,8 +286,11 @@ impl DeviceModel for GraphModel {
         Ok(())
     }
 
-    fn keeps_graphs(&self) -> bool {
-        self.kept.is_some()
+    fn edge_form(&self) -> EdgeForm {
+        match self.kept {
+            Some(_) => EdgeForm::OnDevice,
+            None => EdgeForm::Lists { seen: self.seen, padded_nodes: self.padded_nodes },
+        }
     }
 
     fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {

@@ -5,7 +5,7 @@
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 
-use super::layer::LayerShape;
+use super::layer::{GraphSizes, LayerShape};
 use crate::ops::ensure_capacity;
 
 #[derive(Debug)]
@@ -40,8 +40,9 @@ impl Shared {
         })
     }
 
-    /// Numbers in each, in the order of the fields, for layers over so many nodes and places.
-    fn lens<'a>(layers: impl Iterator<Item = &'a LayerShape>, nodes: usize, places: usize) -> [usize; 10] {
+    /// Numbers in each, in the order of the fields, for layers over graphs of these sizes.
+    fn lens<'a>(layers: impl Iterator<Item = &'a LayerShape>, graph_sizes: GraphSizes) -> [usize; 10] {
+        let GraphSizes { nodes, places } = graph_sizes;
         let layer_lens = |layer: &LayerShape| {
             let (sizes, heads, attributes) = (layer.sizes, layer.sizes.heads as usize, layer.sizes.attributes as usize);
             let is_gat = usize::from(layer.is_gat());
@@ -55,18 +56,18 @@ impl Shared {
         layers.map(layer_lens).fold([0; 10], |most, len| std::array::from_fn(|k| most[k].max(len[k])))
     }
 
-    /// Bytes of it for layers over so many nodes and places.
-    pub(super) fn bytes<'a>(layers: impl Iterator<Item = &'a LayerShape>, nodes_and_places: [usize; 2]) -> usize {
-        Shared::lens(layers, nodes_and_places[0], nodes_and_places[1]).iter().sum::<usize>() * size_of::<f32>()
+    /// Bytes of it for layers over graphs of these sizes.
+    pub(super) fn bytes<'a>(layers: impl Iterator<Item = &'a LayerShape>, graph_sizes: GraphSizes) -> usize {
+        Shared::lens(layers, graph_sizes).iter().sum::<usize>() * size_of::<f32>()
     }
 
-    /// Takes memory for layers over so many nodes and places, where there is not as much.
+    /// Takes memory for layers over graphs of these sizes, where there is not as much.
     pub(super) fn ensure_capacity<'a>(
         &mut self,
         layers: impl Iterator<Item = &'a LayerShape>,
-        nodes_and_places: [usize; 2],
+        graph_sizes: GraphSizes,
     ) -> Result<()> {
-        let lens = Shared::lens(layers, nodes_and_places[0], nodes_and_places[1]);
+        let lens = Shared::lens(layers, graph_sizes);
         let Shared { d_y, d_x, d_values, d_dst, d_src, d_scores, rows, edge_rows, d_edge_vectors } = self;
         let [first, second] = rows;
         let buffers = [d_y, d_x, d_values, d_dst, d_src, d_scores, first, second, edge_rows, d_edge_vectors];

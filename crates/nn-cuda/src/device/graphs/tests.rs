@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{BatchStorage, WindowOffsets};
-use megabatch_nn::graph::{EdgeForm, GraphBatch, GraphView};
+use megabatch_nn::graph::{GraphBatch, GraphView};
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{
     AttentionKind, GraphActivation, GraphConfig, GraphOutput, ModelConfig, SampleShape, Timeframe,
@@ -149,11 +149,10 @@ fn outcome(case: Case, source: &Source, indices: &[usize], pads: bool) -> (Vec<u
     let (scope, model) = (Device::cpu().scope("test"), Model::new(shape.clone(), config).unwrap());
     let compute = ComputeConfig { loss, ..ComputeConfig::for_prediction(Precision::Fp32) };
     let mut on_device = GraphModel::new(&scope, &model, &compute, &Tuner::off()).unwrap();
-    on_device.pads = pads;
+    on_device.padded_nodes = if pads { bucket_nodes } else { identity };
     on_device.keep_graphs(keeps.then_some(source as &dyn Graphs)).unwrap();
 
-    let form = if keeps { EdgeForm::OnDevice } else { EdgeForm::Lists(on_device.seen) };
-    let graph_batch = GraphBatch::read(source, indices, form).unwrap();
+    let graph_batch = GraphBatch::read(source, indices, on_device.edge_form()).unwrap();
     let samples = graph_batch.samples().last().unwrap().end;
     let (features, mut targets) = (numbers(91, samples * FEATURES), numbers(92, samples * OUTPUTS));
     // A row without a label.
@@ -178,6 +177,8 @@ fn outcome(case: Case, source: &Source, indices: &[usize], pads: bool) -> (Vec<u
     let mut found = [gradients.as_slice().to_vec(), outputs(&on_device)].concat();
     on_device.predict(&batch, &parameters).unwrap();
     found.extend(outputs(&on_device));
+    // The model has the batch's lists themselves, no copy of them.
+    assert!(graph_batch.edges().is_none_or(|edges| Arc::strong_count(edges) == 2));
     let totals = on_device.totals().as_slice().iter().map(|total| total.to_bits());
     let bits = found.iter().map(|number| u64::from(number.to_bits())).chain(totals);
     (bits.collect(), on_device.lists.nodes())

@@ -36,6 +36,11 @@ impl Fault {
     }
 }
 
+/// True if this is the fault of a rank that was interrupted.
+pub(super) fn is_interruption(fault: &[u8]) -> bool {
+    matches!(serde_json::from_slice(fault), Ok(Fault::Interrupted))
+}
+
 pub(super) fn encode(fault: &Fault) -> Vec<u8> {
     serde_json::to_vec(fault).expect("a fault has no maps and no unusual numbers")
 }

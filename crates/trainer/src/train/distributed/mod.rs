@@ -27,7 +27,7 @@ use megabatch_order::Rank;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use self::fault::{Fault, encode, failure_of};
+use self::fault::{Fault, encode, failure_of, is_interruption};
 use super::{Run, Trainer};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::schedule::Schedule;
@@ -89,10 +89,14 @@ impl ProcessGroup {
         if let Err(Error::Peer(_)) = own {
             return own;
         }
+        let fails = matches!(&own, Err(error) if !matches!(error, Error::Interrupted { .. }));
         let fault = own.as_ref().err().map(|error| encode(&Fault::new(error)));
         match first_failure(&mut *self.peers, fault.as_deref())? {
             None => own,
-            Some((rank, fault)) => Err(failure_of(rank, &fault, self.peers.rank(), own.err())),
+            // Ranks that are interrupted agree once more, on a checkpoint. There they hear of a
+            // failure, which this rank may have had in the step before.
+            Some((_, first)) if fails && is_interruption(&first) => self.agree_on(own),
+            Some((rank, first)) => Err(failure_of(rank, &first, self.peers.rank(), own.err())),
         }
     }
 }
@@ -173,8 +177,17 @@ impl Trainer {
         self.tell_failure(synced)
     }
 
-    /// Ends a run, of which `own` is the last result on this rank. On GPUs all ranks hear of one
-    /// that has failed since the last exchange.
+    /// `own` of all steps of a run. A step that diverges does so on all ranks, but for one on a GPU
+    /// that has failed in it, whose error all have then.
+    pub(in crate::train) fn settle_divergence<T>(&mut self, own: Result<T>) -> Result<T> {
+        if let Err(Error::NotFinite { .. } | Error::LossSpike { .. } | Error::Scale(_)) = own {
+            self.agree_at_the_end(Ok(()))?;
+        }
+        own
+    }
+
+    /// Ends a run, or its steps, of which `own` is the last result on this rank. On GPUs all ranks
+    /// hear of one that has failed since the last exchange.
     pub(in crate::train) fn agree_at_the_end(&mut self, own: Result<()>) -> Result<()> {
         if self.backend.gpu().is_none() {
             return own;
