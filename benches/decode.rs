@@ -5,6 +5,8 @@
 //! The values are those of training data: windows that overlap, of features that are noise, rounded
 //! to two decimals, or 0 and 1.
 
+#![allow(unsafe_code, reason = "the compressor is a library of C")]
+
 use std::hint::black_box;
 use std::io::{Read, Write};
 use std::time::Duration;

@@ -1,6 +1,4 @@
 //! Developer commands of the megabatch workspace: `cargo xtask help`.
-#![forbid(unsafe_code)]
-
 mod alone;
 mod arm;
 mod bench;

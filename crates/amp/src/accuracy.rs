@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::fmt;
 
 /// Accuracy of numbers in place of others: of a tensor of weights, or of a model's results.

@@ -14,8 +14,6 @@
 //! 3. Blocks of fixed size are added in 32 lanes, and their sums in order, so that threads and
 //!    vectors change no bit.
 
-#![forbid(unsafe_code)]
-
 use crate::number::Number;
 use crate::scaler::Overflow;
 use crate::threads::{BLOCK, Threads};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Sub, SubAssign};
 

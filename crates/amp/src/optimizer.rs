@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use serde::{Deserialize, Serialize};
 
 use crate::number::Number;

@@ -8,8 +8,6 @@
 //! of neural networks for efficient integer-arithmetic-only inference", 2018, without the zero
 //! point.)
 
-#![forbid(unsafe_code)]
-
 use crate::accuracy::Accuracy;
 use crate::error::{Error, Result};
 use crate::trace::first_non_finite;

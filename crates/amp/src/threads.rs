@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use rayon::prelude::*;
 
 /// Threads to use.

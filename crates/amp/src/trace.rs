@@ -1,7 +1,5 @@
 //! First non-finite numbers.
 
-#![forbid(unsafe_code)]
-
 use crate::error::{Error, FirstNonFinite, Result};
 use crate::number::Number;
 use megabatch_gpu_core::isa::{Isa, Loops};

@@ -13,8 +13,6 @@
 //! a clip coefficient of 1 leave no trace, unless an unscaled gradient is subnormal. Working copies
 //! are rounded block by block, while the weights are in the cache.
 
-#![forbid(unsafe_code)]
-
 use crate::gradients::GradientFactors;
 use crate::number::{Number, WorkingCopy};
 use crate::optimizer::{OptimizerSettings, Rates, Rule};

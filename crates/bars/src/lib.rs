@@ -1,6 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
-
 mod bar_source;
 mod bars;
 mod clean;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use megabatch_atomic_file::{NewFile, sync_folder};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Checksums of blocks of rows: made while a table is written, compared when its rows are read.
 
 use std::borrow::Cow;

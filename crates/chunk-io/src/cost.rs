@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::ops::AddAssign;
 use std::time::Duration;
 

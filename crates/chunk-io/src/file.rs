@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};

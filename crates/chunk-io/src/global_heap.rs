@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Global heap collections, where HDF5 keeps values of variable length: checked before the library
 //! follows them, as it walks one without end where an object takes no bytes (HDF5 2.2.0,
 //! `H5HG__cache_heap_deserialize`).

@@ -1,5 +1,7 @@
 //! References to values of variable length in a file, read without following them.
 
+#![allow(unsafe_code, reason = "HDF5 is a library of C")]
+
 use std::collections::BTreeSet;
 use std::ffi::{c_uint, c_void};
 use std::sync::OnceLock;

@@ -1,5 +1,7 @@
 //! Memory of samples in huge pages.
 
+#![allow(unsafe_code, reason = "the system is called")]
+
 use std::mem::MaybeUninit;
 
 /// Bytes of a huge page of x86-64 and ARM. Less memory has no use for one.

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Contents of a file, its faults, and their fixes.
 
 mod listing;

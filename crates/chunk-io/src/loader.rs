@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Batches of a source, prefetched by a thread.
 
 mod batch;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

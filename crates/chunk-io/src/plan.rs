@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Plan of chunks in memory before any data is read: arithmetic on shapes, no input or output.
 
 mod amplification;

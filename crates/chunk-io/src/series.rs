@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The series layout: bars stored once, a window being an index into them.
 
 mod bar_times;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use serde::Serialize;
 
 /// Dimensions of a file's samples, whichever its layout.

@@ -1,6 +1,8 @@
 //! Rows of a dataset to and from the caller's memory. HDF5's C functions are called here, in
 //! `stored`, `heap_references` and `convert/raw`, and nowhere else.
 
+#![allow(unsafe_code, reason = "HDF5 is a library of C")]
+
 use std::ffi::c_int;
 use std::ops::Range;
 

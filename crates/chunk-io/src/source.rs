@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! One reading interface over both layouts.
 
 mod row_cache;

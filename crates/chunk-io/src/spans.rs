@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Times between which samples and their targets read bars. Both layouts keep them in the same
 //! datasets.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::num::NonZeroUsize;
 use std::path::Path;
 

@@ -1,5 +1,7 @@
 //! Storage properties of a dataset that the safe layer over HDF5 does not offer.
 
+#![allow(unsafe_code, reason = "HDF5 is a library of C")]
+
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::fs::File;
 use std::io;

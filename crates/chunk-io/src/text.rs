@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Strings and attributes. All string types are read: variable-length and fixed, ASCII and UTF-8.
 
 use std::fmt;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::cmp::Ordering;
 
 /// The fixed order of timeframes: shortest first, names of unknown duration after them, by name.

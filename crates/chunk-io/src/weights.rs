@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Weights of samples in the loss of training. Both layouts keep them in the same dataset.
 
 use megabatch_gpu_core::{Buffer, Scope};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The windows layout: every sample's window stored whole.
 
 mod open;

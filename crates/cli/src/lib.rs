@@ -1,7 +1,5 @@
 //! The `megabatch` program as a function: arguments, printing, progress and signals around
 //! `megabatch-run`. See `megabatch --help`. The Python module has it too, and a wheel brings it.
-#![forbid(unsafe_code)]
-
 mod answer;
 mod command_line;
 mod commands;

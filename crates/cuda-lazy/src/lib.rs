@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![allow(unsafe_code, reason = "the driver is a library of C")]
 
 pub mod cublaslt;
 mod description;

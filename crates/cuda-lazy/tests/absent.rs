@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "the driver is a library of C")]
+
 //! Behaviour on a machine without a driver.
 #![cfg(target_os = "linux")]
 

@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "the driver is a library of C")]
+
 //! cuBLASLt's functions, from a fake library.
 #![cfg(target_os = "linux")]
 

@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "the driver is a library of C")]
+
 //! Arguments reach the driver's function of the same name, in every shape that an argument list
 //! has.
 #![cfg(target_os = "linux")]

@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "blocks of a pool are addresses")]
+
 use std::marker::PhantomData;
 use std::ops::Range;
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use crate::cuda;
 use crate::device::Device;
 use crate::error::{Error, Result};

@@ -1,5 +1,7 @@
 //! Matrix products by NVIDIA's cuBLASLt, where a machine has it.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::path::PathBuf;
 
 use crate::cuda;

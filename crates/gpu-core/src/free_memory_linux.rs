@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::fs::read_to_string;
 use std::path::Path;
 

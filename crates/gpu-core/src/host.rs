@@ -1,5 +1,7 @@
 //! Blocks of a pool of host memory.
 
+#![allow(unsafe_code, reason = "blocks of a pool are addresses")]
+
 use std::num::NonZero;
 use std::ops::DerefMut;
 use std::ptr::{self, NonNull};

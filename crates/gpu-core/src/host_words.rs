@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use crate::cuda::PinnedWords;
 use crate::device::Cuda;
 use crate::error::Result;

@@ -30,6 +30,8 @@
 //! # Ok::<(), megabatch_gpu_core::Error>(())
 //! ```
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 pub use crate::cuda::Arguments;
 
 use crate::device::Cuda;

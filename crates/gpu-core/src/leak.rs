@@ -1,8 +1,6 @@
 //! Finding memory that is never given back: live bytes by owner at the same point of successive
 //! epochs.
 
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeMap;
 
 use serde::Serialize;

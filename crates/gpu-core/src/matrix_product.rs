@@ -1,7 +1,5 @@
 //! Descriptions of matrix products.
 
-#![forbid(unsafe_code)]
-
 /// Types of the factors; sums are in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FactorType {

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use bytemuck::Pod;
 
 use crate::buffer::Buffer;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Times of work on a GPU, and the identity of that GPU.
 
 use std::result::Result;

@@ -1,5 +1,7 @@
 //! The suite of memory sources, on every source that needs no device.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 #[cfg(target_os = "linux")]
 mod memfd;
 #[allow(dead_code, reason = "made for the simulation too, and not all of it is needed here")]

@@ -1,7 +1,5 @@
 //! Batches of graphs as one block-diagonal graph, by offsets alone.
 
-#![forbid(unsafe_code)]
-
 use std::marker::PhantomData;
 
 use megabatch_segment::Index;

@@ -1,7 +1,5 @@
 //! Builders of collections of graphs, and the identity of a collection.
 
-#![forbid(unsafe_code)]
-
 use std::ops::Range;
 
 use xxhash_rust::xxh3::Xxh3;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use megabatch_segment::{Compressed, Csr, Index};
 
 use crate::error::{Error, Result};

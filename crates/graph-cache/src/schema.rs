@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::collections::HashSet;
 
 /// Properties that all graphs of one collection share.

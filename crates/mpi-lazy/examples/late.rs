@@ -1,7 +1,5 @@
 //! A rank that works for three timeouts before its message, as in a long step: `mpirun -n 3 late
 //! [LIBRARY]`. The others wait for it.
-#![forbid(unsafe_code)]
-
 use std::time::Duration;
 
 use megabatch_mpi_lazy::{Job, Recovery, Result, library_names};

@@ -1,6 +1,4 @@
 //! Sends a number around all ranks of a job: `mpirun -n 4 ring [LIBRARY]`.
-#![forbid(unsafe_code)]
-
 use std::time::Duration;
 
 use megabatch_mpi_lazy::{Job, Recovery, Result, library_names};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Heartbeats between the ranks of a job: a rank that computes for long is told from one that is
 //! lost.
 //!

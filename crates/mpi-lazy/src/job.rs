@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A job, as one of its processes sees it: a thread that calls MPI, and the messages to it.
 
 use std::fmt;

@@ -4,6 +4,8 @@
 //! Sources: MPI 5.0, chapter "Application Binary Interface"; mpi.h of Open MPI 5.0 and MPICH 5.0,
 //! whose numbers have been the same since Open MPI 1.7 and MPICH 3.1.
 
+#![allow(unsafe_code, reason = "MPI is a library of C")]
+
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};

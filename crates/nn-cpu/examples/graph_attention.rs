@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Times graph attention, for `benches/peers/graph_attention.py`: one line of JSON with the fastest
 //! times in seconds and the memory in bytes.
 //!

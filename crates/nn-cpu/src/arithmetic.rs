@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Arithmetic of matrix products in a run of some precision, on this CPU.
 //!
 //! | precision | instructions of the CPU | arithmetic | 16-bit operands are rounded |

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Carried state: windows that start where training last came to, in place of zero.
 //!
 //! A window starts from the detached hidden and cell state of every layer last computed at the bar

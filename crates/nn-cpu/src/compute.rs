@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Amount of computation at once, and its purpose.
 
 use megabatch_nn::batch::Runs;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Parts of the engine by themselves, which tests of another engine compare with.
 
 use megabatch_amp::Precision;

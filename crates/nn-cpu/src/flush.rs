@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Gradients that vanish become zero.
 
 /// The smallest normal number over the distance from 1 to the next number.

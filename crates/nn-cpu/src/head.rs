@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The linear head: y [B, K] = joined [B, D] · Wᵀ + b, with W [K, D].
 
 use megabatch_nn::model::TensorSet;

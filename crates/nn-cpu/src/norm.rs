@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Layer normalisation of rows, as torch.nn.LayerNorm: y = γ · x̂ + β with x̂ = (x - mean) /
 //! √(variance + 1e-5), the variance being the mean square of what is left of x after the mean.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Time of a step by layer, for runs that ask for it: see
 //! [`Config::profile`](crate::Config::profile).
 

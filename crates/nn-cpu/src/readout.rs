@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Readout of a graph from its nodes, and back.
 
 use megabatch_nn::model::Readout;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Tasks that depend on one another, on the threads of a pool.
 //!
 //! ```text

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Predictions from carried state: with the weights at rest, the state at a bar is that of one pass
 //! over its segment from zero, one step a bar, whatever windows are asked for.
 //!

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Loops of one task that several threads share.
 //!
 //! The thread that does the task splits a loop into parts and does some of them; threads of the

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The CPU engine against the oracle: models over graphs with norms, pooling, fusion and dropout
 //! between LSTM layers, in every combination.
 

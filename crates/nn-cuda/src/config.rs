@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use megabatch_amp::Precision;
 use megabatch_nn::batch::Runs;
 use megabatch_nn::loss::Loss;

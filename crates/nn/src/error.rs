@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt::Display;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Memory of a step, counted from shapes: tensors, phases, the largest batch.
 
 use serde::Serialize;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Losses in double precision by [`megabatch_reference`], for unit tests.
 
 use megabatch_reference::LossValue;

@@ -1,6 +1,4 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
-
 mod attention;
 mod cell;
 mod graph;

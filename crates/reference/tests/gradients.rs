@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Gradients of random small models against finite differences, in every option of the encoder, of
 //! graphs and of losses; and what sequences, reads and dropout mean.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use thiserror::Error;
 
 /// `Result` with this crate's [`Error`](enum@Error).

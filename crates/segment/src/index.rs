@@ -1,7 +1,5 @@
 //! The types that indices are stored in, and checks of offsets and indices.
 
-#![forbid(unsafe_code)]
-
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

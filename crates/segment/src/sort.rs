@@ -1,7 +1,5 @@
 //! A stable counting sort, in parallel.
 
-#![forbid(unsafe_code)]
-
 use rayon::prelude::*;
 
 use crate::index::Index;

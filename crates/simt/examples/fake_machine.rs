@@ -4,8 +4,6 @@
 //! ```text
 //! env $(cargo run -p megabatch-simt --example fake_machine -- crates/*/src/ops) PROGRAM …
 //! ```
-#![forbid(unsafe_code)]
-
 use std::path::{Path, PathBuf};
 
 use megabatch_simt::driver::FakeDriver;

@@ -1,5 +1,7 @@
 //! Loaded kernels and their launch.
 
+#![allow(unsafe_code, reason = "kernels and driver are loaded libraries")]
+
 use std::ffi::{CStr, c_char, c_void};
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! Each feature of the harness, by a kernel of `kernels/features.cu`.
 
+#![allow(unsafe_code, reason = "kernels and driver are loaded libraries")]
+
 use std::sync::LazyLock;
 
 use megabatch_simt::{Arg, CompileOptions, Geometry, Kernels};

@@ -4,8 +4,6 @@
 //! on this machine therefore calls [`skip`], or asks for its input with [`published_data`] or
 //! [`python`]. `cargo xtask test` names a file in [`RECORD`], to which each skipped test appends a
 //! line, and ends with the list.
-#![forbid(unsafe_code)]
-
 use std::fmt::{self, Display, Formatter};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};

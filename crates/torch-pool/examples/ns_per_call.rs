@@ -5,6 +5,8 @@
 //! cargo run --release -p megabatch-torch-pool --example ns_per_call
 //! ```
 
+#![allow(unsafe_code, reason = "the interface is one of C")]
+
 use std::collections::HashMap;
 use std::error::Error;
 use std::fs::File;

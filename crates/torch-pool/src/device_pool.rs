@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 

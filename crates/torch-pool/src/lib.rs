@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![allow(unsafe_code, reason = "the interface is one of C")]
 
 mod device_pool;
 mod exception;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::fmt;
 
 use megabatch_gpu_core::pool::MemoryCounts;

@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "the interface is one of C")]
+
 //! The functions that PyTorch calls, called from C++ as it does.
 #![cfg(target_os = "linux")]
 

@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "the interface is one of C")]
+
 //! PyTorch's memory on a fake driver.
 #![cfg(target_os = "linux")]
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Measures how much of the relay of gradients is hidden behind their computation.
 //!
 //! `cargo run --release -p megabatch-trainer --example relay_overlap -- [ROUNDS] [GBIT_PER_S]

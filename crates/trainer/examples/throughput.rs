@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Samples per second of training steps, for five timeframes and for one, on made-up series: bf16
 //! beside single precision, in alternating rounds of one process; milliseconds of a prediction for
 //! one sample, also in eight bits; and bars per second of a model that follows them.

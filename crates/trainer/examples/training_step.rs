@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Training steps of one shape on made-up series, for profilers and for counting instructions.
 //!
 //! `cargo run --release -p megabatch-trainer --example training_step -- [STEPS] [key=value…]`, with

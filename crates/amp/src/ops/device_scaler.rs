@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::mem::offset_of;
 
 use bytemuck::{Pod, Zeroable};

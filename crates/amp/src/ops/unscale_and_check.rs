@@ -1,5 +1,7 @@
 //! The first pass over gradients on a device, and its consequences for the step.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
 

@@ -1,5 +1,7 @@
 //! The second pass on a device.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use half::{bf16, f16};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};

@@ -1,8 +1,6 @@
 //! The suite of the operations on every device, for tests and for the program that checks a GPU.
 //! The plain form on the CPU is right.
 
-#![forbid(unsafe_code)]
-
 use half::bf16;
 use megabatch_amp::ops::{
     ChunkedTensors, DeviceScaler, MomentBuffers, OptimizerBuffers, ScaledGradients, StepReport, StepSettings,

@@ -53,8 +53,8 @@ impl KnownBars {
     }
 }
 
-/// True if `later` may be the `known` bar after more trades. Noise of prices is no sign of them, and
-/// neither is a volume where none was known.
+/// True if `later` may be the `known` bar after more trades. Noise of prices is no sign of them,
+/// and neither is a volume where none was known.
 fn has_more_trades(known: &Bar, later: &Bar) -> bool {
     let has_more_volume = known.volume > 0.0 && known.volume < later.volume;
     (has_other_price(known, later) || has_more_volume) && known.is_continued_by(later)

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Tables of the new file: read in batches, packed on all cores, written chunk by chunk, and
 //! compared.
 

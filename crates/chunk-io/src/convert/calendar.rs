@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Close times of bars, inferred from the times of the samples that contain them.
 //!
 //! A bar closed after the last sample without it, and not after the first sample with it. Its close

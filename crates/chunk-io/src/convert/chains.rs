@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Chains of samples. Samples whose windows continue one another form a chain, whose bars are
 //! stored once; an instrument's samples are one chain or, if its recording has holes that no window
 //! spans, several.

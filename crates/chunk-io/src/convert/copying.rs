@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Copies of all other objects: groups, small or unusual datasets, attributes and links.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Journal of a conversion, in a file beside its output: records that are only appended, each with
 //! a checksum. A run that was killed at any point is continued after the last whole record.
 //!

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Overlap of windows: the rows that they share, compared bit for bit.
 
 /// Form of a timeframe's windows in bytes.

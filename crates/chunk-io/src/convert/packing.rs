@@ -1,6 +1,8 @@
 //! Chunks as HDF5 stores them: shuffled and compressed here, on all cores, because the library has
 //! one lock.
 
+#![allow(unsafe_code, reason = "the compressor is a library of C")]
+
 use libdeflater::{CompressionLvl, Compressor};
 
 use crate::storage::Compression;

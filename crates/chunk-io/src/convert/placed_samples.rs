@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Placements of all samples: the chains and the places of their bars in memory, and the
 //! placement of each sample in the journal.
 

@@ -1,6 +1,8 @@
 //! Chunks, links and attributes as they are, of whatever type: what HDF5's safe layer does not
 //! offer.
 
+#![allow(unsafe_code, reason = "HDF5 is a library of C")]
+
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ops::Range;
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Tables in another storage, or windows cut out of a series. Each chunk is packed once, kept in
 //! the journal, and written to the new file when all are packed.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A table to be written anew, and the source of its rows.
 
 use hdf5::Dataset;

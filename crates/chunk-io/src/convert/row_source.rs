@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Sources of rows, as bytes, for a table to be written.
 
 use std::ops::Range;

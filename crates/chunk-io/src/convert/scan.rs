@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Scan of the windows: every sample is placed in a chain, and the bars that it adds go to the
 //! journal.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Index arrays of a series, from the placements of all samples. What is of each sample or bar is
 //! computed in pieces, as it is written.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Windows into a series.
 
 use std::collections::BTreeSet;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A series into windows.
 
 use std::collections::BTreeSet;

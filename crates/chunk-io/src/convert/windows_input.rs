@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A windows file as input of a conversion: names, times, instruments, and the order of its
 //! samples.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Shared inputs of every step of a conversion: threads, memory, and the progress observer.
 
 use std::ops::ControlFlow;

@@ -1,6 +1,4 @@
 //! Memory between two filters.
-#![forbid(unsafe_code)]
-
 /// Memory that filters write to, reused from chunk to chunk; its contents are unspecified.
 #[derive(Default)]
 pub(super) struct FilterBuffer {

@@ -1,7 +1,5 @@
 //! HDF5's Fletcher-32 (`H5_checksum_fletcher32`): over 16-bit words, the first byte the more
 //! significant, an odd last byte followed by zero.
-#![forbid(unsafe_code)]
-
 use super::Corrupt;
 use super::pipeline::CHECKSUM_BYTES;
 

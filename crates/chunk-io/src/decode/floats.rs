@@ -1,6 +1,4 @@
 //! Floats as they lie in a file to f32.
-#![forbid(unsafe_code)]
-
 use half::f16;
 use megabatch_gpu_core::convert;
 

@@ -14,8 +14,6 @@
 //! staged behind its output, a piece at a time, so that a run of either kind is a copy within one
 //! slice. (3) Branches are left for rare cases: references that are long, overlap themselves or are
 //! wrong.
-#![forbid(unsafe_code)]
-
 use std::hint::select_unpredictable;
 
 use super::filter_buffer::FilterBuffer;

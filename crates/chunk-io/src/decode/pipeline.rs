@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use super::floats::FloatType;
 
 /// Filters that a pipeline may have: as many as a filter mask has bits.

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use serde::Serialize;
 
 use super::listing::DatasetEntry;

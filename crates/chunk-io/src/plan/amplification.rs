@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use serde::Serialize;
 
 /// Read amplification of a chunked dataset: HDF5 stores whole chunks.

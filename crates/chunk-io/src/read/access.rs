@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Reads of extents, through the page cache or past it, by the options and the cache's state.
 
 use std::io;

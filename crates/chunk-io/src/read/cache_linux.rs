@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Linux's page cache: queries and advice.
 
 use std::fs::{File, OpenOptions};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Page cache without queries, for other systems.
 
 use std::fs::File;

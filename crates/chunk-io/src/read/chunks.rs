@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Rows from chunks: each chunk is read and decoded once, and its values are copied straight to
 //! their places.
 

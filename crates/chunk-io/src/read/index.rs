@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Index of a dataset's chunks: their places in the file.
 
 use std::ops::Range;

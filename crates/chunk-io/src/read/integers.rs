@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Integers that lie in the file as in memory, read by position.
 
 use std::ops::Range;

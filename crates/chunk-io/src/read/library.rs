@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Rows read through the HDF5 library, for datasets that this crate does not read itself. It runs
 //! under one lock: one thread reads.
 

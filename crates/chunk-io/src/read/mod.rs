@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Rows of a dataset as f32 in the caller's memory, as fast as they come from the disk.
 //!
 //! A dataset that lies in its file in one of the usual forms is read past the HDF5 library, which

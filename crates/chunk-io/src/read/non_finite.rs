@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use serde::Serialize;
 
 /// Treatment of NaN and infinities in samples, features and targets alike.

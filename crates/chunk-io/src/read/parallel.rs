@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 

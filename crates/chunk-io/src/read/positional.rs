@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Rows that the file stores uncompressed: native f32 are read straight to their place, others are
 //! converted while they are copied.
 

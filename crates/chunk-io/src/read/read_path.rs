@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Places of a dataset's bytes, and the choice of their reader.
 
 use std::path::Path;

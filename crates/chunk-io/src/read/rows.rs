@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::ops::Range;
 
 /// Selected rows of the first axis, in the order of the caller's memory.

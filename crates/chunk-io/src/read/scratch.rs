@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::collections::TryReserveError;
 use std::ops::Range;
 

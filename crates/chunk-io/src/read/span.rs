@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use super::file::FileExtent;
 
 /// Bytes of one read: large enough for a disk's full rate, small enough to be in the CPU's cache

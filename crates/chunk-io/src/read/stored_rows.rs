@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use super::parallel::Done;
 use super::read_path::{DirectDataset, StoragePlace};
 use super::rows::RowSelection;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Close times of bars that lie apart, as those do at which samples of several instruments end that
 //! take turns in time.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The rules of the series layout that concern indices and times. Writer and reader apply the same
 //! ones.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The rules of the series layout, held against a file whose index stays there.
 
 use std::ops::Range;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Lists of integers of a series file, read in pieces.
 
 use std::ops::Range;

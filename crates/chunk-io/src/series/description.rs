@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A series file that is written in pieces: what it holds, and rows of it.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Instruments of consecutive samples.
 
 /// Instruments of samples, as runs of consecutive samples of one.

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The samples after the last one of a series, whose targets lie ahead.
 
 use std::ops::Range;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Mark of verification of a series file: checksums of blocks of each array, and two hashes of
 //! them, in the group `/checksums` (docs/reference/formats.md).
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A series file written piece by piece, by several threads, with the bytes that
 //! [`write_series`](super::write_series) gives a file of contiguous datasets.
 //!

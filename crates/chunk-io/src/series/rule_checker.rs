@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Rules of the layout, held against bars and samples as they are written: those of an instrument
 //! in order, of several instruments at once.
 

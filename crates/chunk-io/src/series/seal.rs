@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Checksums of a series that is in its file already, and the mark of a file that a conversion
 //! made.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::sync::OnceLock;
 
 use megabatch_gpu_core::{Buffer, Scope};

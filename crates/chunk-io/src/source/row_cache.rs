@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Rows of one dataset through a cache of bounded size.
 //!
 //! ```text

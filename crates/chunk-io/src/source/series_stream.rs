@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Bars and targets of a series file that stay in the file.
 
 use std::collections::HashSet;

@@ -1,6 +1,4 @@
 //! The program as its users meet it: a command line in; files, an answer and an exit code out.
-#![forbid(unsafe_code)]
-
 mod bad_input;
 mod capacity;
 mod compare;

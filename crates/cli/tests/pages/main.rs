@@ -1,8 +1,6 @@
 //! The pages of the documentation: their commands run, their links lead somewhere, and their tables
 //! are the program's. `cargo xtask test` runs this program, and no other of this crate, after a
 //! change of a page.
-#![forbid(unsafe_code)]
-
 mod commands;
 mod links;
 #[expect(dead_code, reason = "the program `cli` uses the rest")]

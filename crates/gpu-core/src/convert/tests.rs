@@ -2,6 +2,8 @@
 //! 16-bit values, all exponents of f32 with the fractions at which rounding turns, and many at
 //! random.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use half::{bf16, f16};
 
 use super::portable;

@@ -1,5 +1,7 @@
 //! Arguments of a kernel.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::ffi::c_void;
 use std::hash::{Hash, Hasher};
 

@@ -1,6 +1,8 @@
 //! Operations of buffers on blocks of a GPU's memory: on the default stream, so that it comes after
 //! all that was submitted before on any stream, and before all that is submitted later.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::fmt;
 
 use cust::sys;

@@ -2,6 +2,8 @@
 //!
 //! Source: CUDA driver API, "Graph Management" and "Stream Management".
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::ptr;
 use std::sync::Arc;
 

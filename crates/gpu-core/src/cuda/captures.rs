@@ -1,6 +1,8 @@
 //! Policy of captures: work that is submitted a second time is captured, and the last few captures
 //! are kept.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ptr;

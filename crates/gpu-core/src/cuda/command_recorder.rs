@@ -6,6 +6,8 @@
 //! submitted to any other stream, what takes mappings away. Memory that was freed meanwhile is used
 //! by its next owner after that, too.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::sync::{Arc, MutexGuard};
 
 use super::captures::Captures;

@@ -3,6 +3,8 @@
 //!
 //! Source: CUDA driver API, "Module Management".
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::ffi::{CString, c_int, c_void};
 use std::ptr;
 

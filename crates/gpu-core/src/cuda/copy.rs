@@ -1,5 +1,7 @@
 //! Copies and fills, in the order of a stream.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::ffi::c_void;
 
 use cust::sys;

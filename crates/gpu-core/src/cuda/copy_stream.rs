@@ -7,6 +7,8 @@
 //!
 //! A copy thus runs while the default stream works on the other block.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::collections::VecDeque;
 
 use cust::sys;

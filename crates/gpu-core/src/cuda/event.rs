@@ -1,6 +1,8 @@
 //! Events: moments in the order of a stream. Straight to the driver, as cust's cannot wait for one
 //! twice.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::ptr;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! Commands of a stream that need nothing of the host.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::hash::{Hash, Hasher};
 use std::ptr;
 use std::sync::Arc;

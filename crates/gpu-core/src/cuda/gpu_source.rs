@@ -1,5 +1,7 @@
 //! The memory of a GPU, through the driver's virtual memory management.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;

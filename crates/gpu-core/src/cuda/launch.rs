@@ -1,6 +1,8 @@
 //! Launching kernels, with everything checked first that the driver would take on trust or refuse
 //! without saying why.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::sync::Arc;
 
 use cust::sys::{self, CUfunction_attribute};

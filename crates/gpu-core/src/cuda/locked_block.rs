@@ -1,6 +1,8 @@
 //! Page-locked blocks of the host's memory that buffers lie in: a GPU copies from them without a
 //! detour. Unlike [staging](super::pinned) they are not kept once nobody has them.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

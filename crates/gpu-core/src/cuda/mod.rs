@@ -29,6 +29,8 @@
 //! # Ok::<(), megabatch_gpu_core::Error>(())
 //! ```
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 mod arguments;
 mod blocks;
 mod busy_timer;

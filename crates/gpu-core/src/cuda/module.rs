@@ -1,5 +1,7 @@
 //! Modules: PTX that the driver has compiled for a GPU, and the kernels in it.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

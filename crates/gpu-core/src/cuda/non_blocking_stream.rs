@@ -1,5 +1,7 @@
 //! Streams that are not ordered with the default stream.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::ptr;
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! Copies to a GPU and from it that nobody has waited for.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::collections::VecDeque;
 
 use super::Gpu;

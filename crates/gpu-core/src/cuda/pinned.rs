@@ -1,6 +1,8 @@
 //! Page-locked host memory: copies between it and a GPU run without a detour and without the host
 //! waiting. Locking pages takes the driver long, so that blocks are kept and handed out again.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::marker::PhantomData;

@@ -1,5 +1,7 @@
 //! Words of page-locked memory that kernels write while the host reads them.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Gpu;

@@ -1,5 +1,7 @@
 //! Properties of a GPU.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::ffi::{CStr, c_char, c_int};
 
 use cust::CudaApiVersion;

@@ -1,5 +1,7 @@
 //! Streams: orders of work on a GPU.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::fmt;
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,5 +1,7 @@
 //! Copies between pinned memory and a GPU that the host does not wait for.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use bytemuck::Pod;
 
 use super::copy::{MemoryRegion, StreamQueue};

@@ -4,6 +4,8 @@
 //! Source: CUDA driver API, "Virtual Memory Management". All functions work on the GPU whose
 //! context is current.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use cust::sys::{
     self, CUmemAccess_flags, CUmemAccessDesc, CUmemAllocationGranularity_flags, CUmemAllocationHandleType,
     CUmemAllocationProp, CUmemAllocationType, CUmemLocation, CUmemLocationType,

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeMap;
 #[cfg(any(test, feature = "conformance"))]
 use std::ops::Range;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 mod ledger;
 mod scope;
 mod usage;

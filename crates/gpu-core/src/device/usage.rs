@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Memory use of a device or of one scope on it.

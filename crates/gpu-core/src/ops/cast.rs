@@ -1,5 +1,7 @@
 //! Converts between element types.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use bytemuck::Pod;
 use half::{bf16, f16};
 

@@ -1,7 +1,5 @@
 //! Conformance suite of every operation on every device; the CPU's plain form is right.
 
-#![forbid(unsafe_code)]
-
 use bytemuck::Pod;
 use half::{bf16, f16};
 

@@ -1,6 +1,8 @@
 //! Copies a box of elements from one strided layout to another: transposes, slices, gathers every
 //! n-th, broadcasts.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use bytemuck::Pod;
 
 use crate::buffer::Buffer;

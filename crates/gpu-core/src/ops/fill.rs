@@ -1,5 +1,7 @@
 //! Sets every element of a buffer to one value.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use bytemuck::Pod;
 
 use crate::buffer::Buffer;

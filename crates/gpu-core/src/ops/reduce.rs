@@ -8,6 +8,8 @@
 //!
 //! A maximum treats NaN as the greatest element.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use bytemuck::Pod;
 use half::{bf16, f16};
 

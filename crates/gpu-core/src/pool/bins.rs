@@ -1,7 +1,5 @@
 //! Free tiles by size, for best fit without a search over all tiles.
 
-#![forbid(unsafe_code)]
-
 use super::UNIT_BYTES;
 use super::tiling::{NONE, TileId, Tiling};
 

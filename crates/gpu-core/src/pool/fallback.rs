@@ -1,7 +1,5 @@
 //! The fallbacks that are tried, in this order, until a block is found.
 
-#![forbid(unsafe_code)]
-
 use super::live_blocks::{BlockLocation, PendingRequest, Stitched};
 use super::slab::class_slots;
 use super::stream_tag::Tag;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 /// A set of granule indices: one bit each, and one bit for each word of bits, so that neighbours
 /// are found in a few steps.
 #[derive(Debug, Default)]

@@ -1,8 +1,6 @@
 //! Growth: granules are created where the fewest are missing, and given back when the user empties
 //! the cache.
 
-#![forbid(unsafe_code)]
-
 use std::ops::Range;
 
 use super::granule_set::GranuleSet;

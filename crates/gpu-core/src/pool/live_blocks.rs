@@ -1,7 +1,5 @@
 //! Live blocks, and requests on their way to become one.
 
-#![forbid(unsafe_code)]
-
 use std::sync::Arc;
 
 use super::BlockId;

@@ -2,8 +2,6 @@
 //! granule is mapped for as long as it exists. Its tiles alone say who uses which byte; a view only
 //! shows pieces of it side by side.
 
-#![forbid(unsafe_code)]
-
 use super::bins::Bins;
 use super::stream_tag::Tag;
 use super::tiling::{Tile, TileId, TileKind, Tiling};

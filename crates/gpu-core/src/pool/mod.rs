@@ -19,8 +19,6 @@
 //! - A step that is repeated makes no call to the driver from its third repetition on
 //!   (`placement_cache.rs`).
 
-#![forbid(unsafe_code)]
-
 mod bins;
 mod event;
 mod fallback;

@@ -1,7 +1,5 @@
 //! Streams: memory freed on one may serve another only once the other is ordered after it.
 
-#![forbid(unsafe_code)]
-
 use super::Pool;
 use super::live_blocks::{BlockLocation, PendingRequest};
 use super::stream_tag::Tag;

@@ -31,8 +31,6 @@
 //! may be kept over a boundary in turns. What is kept is bounded: steps of more than [`NOTES_MAX`]
 //! allocations are searched as usual from there on.
 
-#![forbid(unsafe_code)]
-
 /// Most notes of a step: 8 MiB.
 pub(super) const NOTES_MAX: usize = 1 << 18;
 /// Number of steps that are kept.

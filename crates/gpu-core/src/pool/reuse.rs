@@ -1,7 +1,5 @@
 //! Gives a block the placement that it had in an earlier step, if that is free.
 
-#![forbid(unsafe_code)]
-
 use super::live_blocks::{BlockLocation, PendingRequest};
 use super::placement_cache::{BlockPlacement, PlacementKind};
 use super::tiling::{TileId, TileKind};

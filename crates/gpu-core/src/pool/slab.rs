@@ -5,8 +5,6 @@
 //! where a granule is 2 MiB). A block is at most a quarter larger than what was asked for, and what
 //! is left at the end of a slab's granule is less than one block.
 
-#![forbid(unsafe_code)]
-
 use super::granule_set::GranuleSet;
 use super::stream_tag::Tag;
 use super::tiling::TileId;

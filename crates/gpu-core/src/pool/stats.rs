@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 /// A counter and its peak since the start or the last reset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peaked {

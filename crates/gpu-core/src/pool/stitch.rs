@@ -8,8 +8,6 @@
 //! where the granule begins) or the first (it ends where the granule ends), and never both: every
 //! view begins or ends on a granule's boundary.
 
-#![forbid(unsafe_code)]
-
 use super::live_blocks::{BlockLocation, PendingRequest, Stitched};
 use super::main_segment::MainSegment;
 use super::stream_tag::Tag;

@@ -1,7 +1,5 @@
 //! Tags of streams.
 
-#![forbid(unsafe_code)]
-
 use crate::source::StreamId;
 
 /// The stream whose outstanding work free memory must be ordered after.

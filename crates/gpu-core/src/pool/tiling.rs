@@ -1,7 +1,5 @@
 //! The tiles of the main segment, in order of address.
 
-#![forbid(unsafe_code)]
-
 use super::granule_set::GranuleSet;
 use super::stream_tag::Tag;
 

@@ -5,8 +5,6 @@
 //! block when the pieces that the block would have are free in the main segment. A view without a
 //! live block is *dormant*: it stays mapped, and costs no driver call when it is used again.
 
-#![forbid(unsafe_code)]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::ByteRange;

@@ -1,8 +1,6 @@
 //! Recording of a pool: the last events, a timeline of its memory, and snapshots at the peak and at
 //! failures.
 
-#![forbid(unsafe_code)]
-
 mod trace;
 mod trace_event;
 

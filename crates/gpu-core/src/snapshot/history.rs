@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The past as PyTorch's viewer takes it. The viewer starts from the segments and blocks of the
 //! snapshot and undoes one line after the other, the last first; every block that it puts back must
 //! then lie inside a segment, and every segment that it takes away must be inside one that is

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use super::{FORMAT_VERSION, RecordedAction, Segment, Snapshot};
 use crate::error::{Error, Result};
 

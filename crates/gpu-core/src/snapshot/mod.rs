@@ -2,8 +2,6 @@
 //! before. A plain value that is written as JSON ([`Snapshot::to_json`]) or for PyTorch's memory
 //! viewer ([`Snapshot::to_pickle`]).
 
-#![forbid(unsafe_code)]
-
 mod event;
 mod history;
 mod intervals;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Writing Python's pickle format, version 4, for plain values: dictionaries, lists, texts, whole
 //! numbers, truth values.
 //!

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::collections::VecDeque;
 
 use super::event::{RecordedAction, RecordedEvent};

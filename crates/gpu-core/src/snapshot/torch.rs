@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A snapshot for PyTorch's memory viewer (<https://pytorch.org/memory_viz>), as
 //! `torch.cuda.memory._dump_snapshot` would write it. How a pool that maps memory twice is shown
 //! there is told in `history.rs`.

@@ -1,5 +1,7 @@
 //! Host memory of Linux in huge pages.
 
+#![allow(unsafe_code, reason = "memory is mapped")]
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeSet;
 use std::ops::Range;
 

@@ -1,5 +1,7 @@
 //! Address ranges of this process under Linux, for the sources that map memory into them.
 
+#![allow(unsafe_code, reason = "memory is mapped")]
+
 use std::ffi::c_void;
 use std::{fs, ptr};
 

@@ -1,5 +1,7 @@
 //! Host memory as every system has it, which cannot be stitched.
 
+#![allow(unsafe_code, reason = "memory is allocated")]
+
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::ops::Range;

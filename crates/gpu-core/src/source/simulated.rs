@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use super::address_space::AddressSpace;
 use super::granules::Granules;
 use super::{Granule, Refusal, Source, StreamId};

@@ -1,5 +1,7 @@
 //! Work that comes again, captured and replayed.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 

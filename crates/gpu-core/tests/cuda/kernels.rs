@@ -1,5 +1,7 @@
 //! Loading and launching kernels.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use megabatch_gpu_core::cuda::{Gpu, Grid};
 use megabatch_gpu_core::{Buffer, Device, Error, arguments};
 use megabatch_simt::driver::{FakeDriver, Setting};

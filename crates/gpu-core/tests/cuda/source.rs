@@ -1,5 +1,7 @@
 //! The memory of a GPU: the suite of sources, the pool on it, failures.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use megabatch_gpu_core::cuda::GpuSource;
 use megabatch_gpu_core::cuda::{Gpu, Stream};
 use megabatch_gpu_core::pool::{AllocationError, AllocationRequest, BlockId, Pool, PoolSettings};

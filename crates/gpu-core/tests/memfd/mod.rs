@@ -1,5 +1,7 @@
 //! Host memory of Linux that can be stitched: real memory for the tests of stitching without a GPU.
 
+#![allow(unsafe_code, reason = "memory is mapped")]
+
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::ptr;

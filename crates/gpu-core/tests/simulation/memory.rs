@@ -1,3 +1,5 @@
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use megabatch_gpu_core::source::StreamId;
 
 use crate::simulated::SimulatedDevice;

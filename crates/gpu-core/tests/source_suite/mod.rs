@@ -1,7 +1,5 @@
 //! The suite of every [`Source`], for the tests of sources and for the program that checks a GPU.
 
-#![forbid(unsafe_code)]
-
 use std::ops::{Deref, DerefMut};
 
 use megabatch_gpu_core::source::{Granule, Refusal, Source, StreamId};

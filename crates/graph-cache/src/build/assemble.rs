@@ -1,7 +1,5 @@
 //! Edges from lists of neighbours.
 
-#![forbid(unsafe_code)]
-
 use super::nearest::{Neighbour, NeighbourLists};
 use crate::error::{Error, Result};
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use crate::error::{Error, Result};
 
 /// Unit of repetition in space: a parallelepiped, the unit cell of a crystal or the box of a

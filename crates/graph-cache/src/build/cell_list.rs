@@ -1,7 +1,5 @@
 //! Cell list: points in space, sorted into bins.
 
-#![forbid(unsafe_code)]
-
 use super::cell::UnitCell;
 use super::points::Points;
 use crate::error::{Error, Result};

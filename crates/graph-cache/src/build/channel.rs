@@ -1,7 +1,5 @@
 //! Further similarities of an edge's ends, as edge attributes.
 
-#![forbid(unsafe_code)]
-
 use super::assemble::NeighbourEdges;
 use super::panel::Panel;
 use crate::error::{Error, Result};

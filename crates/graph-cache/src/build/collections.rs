@@ -1,7 +1,5 @@
 //! Builders of whole collections of graphs.
 
-#![forbid(unsafe_code)]
-
 use std::ops::Range;
 
 use super::channel::ChannelValues;

@@ -1,7 +1,5 @@
 //! Graphs of the most correlated nodes.
 
-#![forbid(unsafe_code)]
-
 use serde_json::json;
 
 use super::assemble::{EdgeOptions, SelfLoops, Symmetry, assemble};

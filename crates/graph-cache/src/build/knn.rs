@@ -1,7 +1,5 @@
 //! Graphs of the nodes with the most similar features.
 
-#![forbid(unsafe_code)]
-
 use megabatch_gpu_core::isa::Isa;
 use serde_json::json;
 

@@ -16,8 +16,6 @@
 //!
 //! So the answer is that of the loop, bit for bit, whatever made the proposals.
 
-#![forbid(unsafe_code)]
-
 use std::ops::Range;
 
 use megabatch_gpu_core::isa::{Isa, Loops};

@@ -1,7 +1,5 @@
 //! Correlation over the days that both nodes of a pair have.
 
-#![forbid(unsafe_code)]
-
 use megabatch_gpu_core::isa::{Isa, Loops};
 
 use super::kernel::{RowMeasure, sum};

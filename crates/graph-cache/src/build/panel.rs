@@ -1,7 +1,5 @@
 //! Observations of many nodes over time.
 
-#![forbid(unsafe_code)]
-
 use std::collections::HashSet;
 
 use crate::error::{Error, Result};

@@ -1,7 +1,5 @@
 //! Rows of numbers that graphs are built over: features of nodes, or places in space.
 
-#![forbid(unsafe_code)]
-
 use crate::error::{Error, Result};
 
 /// Largest magnitude of a number whose square and sums stay finite.

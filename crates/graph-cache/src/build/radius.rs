@@ -1,7 +1,5 @@
 //! Graphs of points that are near in space.
 
-#![forbid(unsafe_code)]
-
 use rayon::prelude::*;
 use serde_json::json;
 

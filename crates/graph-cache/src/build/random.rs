@@ -1,7 +1,5 @@
 //! Randomly rewired graphs with the same degrees: a baseline for graph models.
 
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeSet;
 use std::ops::Range;
 

@@ -1,7 +1,5 @@
 //! Rows of numbers for the search for neighbours.
 
-#![forbid(unsafe_code)]
-
 use megabatch_gpu_core::isa::Isa;
 
 use super::kernel::{self, COLUMNS_TOGETHER, LANES, PANEL, RowMeasure};

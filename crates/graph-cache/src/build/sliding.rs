@@ -15,8 +15,6 @@
 //! alone, so that its bits are the same with or without sums. An error bound is carried along; the
 //! sums restart when it grows too large, after some days, and when nodes come, go, or have gaps.
 
-#![forbid(unsafe_code)]
-
 use megabatch_gpu_core::isa::{Isa, Loops};
 
 use super::kernel::PANEL;

@@ -1,7 +1,5 @@
 //! The days of a panel that one day's graph uses.
 
-#![forbid(unsafe_code)]
-
 use std::cell::Cell;
 use std::ops::Range;
 

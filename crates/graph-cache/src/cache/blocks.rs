@@ -1,8 +1,6 @@
 //! Blocks of a collection: reused from an earlier file or built, on several threads, delivered in
 //! order.
 
-#![forbid(unsafe_code)]
-
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;

@@ -1,7 +1,5 @@
 //! Cache directory of graph files, named by content hash, with a size limit.
 
-#![forbid(unsafe_code)]
-
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
 //! Lock of the one process that may build a file.
 
-#![forbid(unsafe_code)]
-
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
 //! Files of graphs that are built once and never read when they are stale.
 
-#![forbid(unsafe_code)]
-
 mod blocks;
 mod directory;
 mod lock;

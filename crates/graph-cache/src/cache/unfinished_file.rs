@@ -4,8 +4,6 @@
 //! An entry is written after its block, with a checksum over both. If a process is killed or the
 //! power fails at any moment, the graphs before the first incomplete entry or block are kept.
 
-#![forbid(unsafe_code)]
-
 use std::fs::File;
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,5 @@
 //! Ordered delivery of blocks that several threads build.
 
-#![forbid(unsafe_code)]
-
 use std::collections::BTreeMap;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::collections::{BTreeMap, HashMap};
 
 use safetensors::tensor::{Dtype, TensorView, serialize};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use csv::Writer;
 
 use super::{ends, graphs, hot, refused, row};

@@ -3,8 +3,6 @@
 //!
 //! A text format loses what it cannot express; [`edge_index`] keeps everything.
 
-#![forbid(unsafe_code)]
-
 mod edge_index;
 mod edge_list;
 mod sdf;

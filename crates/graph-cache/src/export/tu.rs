@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::fmt::{Display, Write as _};
 use std::ops::Range;
 

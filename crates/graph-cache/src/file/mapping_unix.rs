@@ -1,5 +1,7 @@
 //! Files mapped into memory.
 
+#![allow(unsafe_code, reason = "files are mapped into memory")]
+
 use std::fs::File;
 use std::io;
 use std::ops::Deref;

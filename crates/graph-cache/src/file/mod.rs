@@ -1,6 +1,8 @@
 //! Files of graphs, `.mbg`: written once, read or mapped into memory, and used where they lie.
 //! docs/reference/formats.md has the layout.
 
+#![allow(unsafe_code, reason = "lists were checked before")]
+
 #[cfg(target_endian = "big")]
 compile_error!("files of graphs are little-endian and used where they lie");
 

@@ -1,5 +1,7 @@
 //! A graph where it lies.
 
+#![allow(unsafe_code, reason = "lists were checked before")]
+
 use bytemuck::Pod;
 use half::f16;
 use megabatch_gpu_core::convert::f16_to_f32;

@@ -1,7 +1,5 @@
 //! Attributes of nodes beside their observations.
 
-#![forbid(unsafe_code)]
-
 use std::collections::HashMap;
 
 use crate::build::{Channel, ChannelValues};

@@ -1,7 +1,5 @@
 //! Labels as one-hot columns.
 
-#![forbid(unsafe_code)]
-
 use crate::error::Result;
 use crate::import::text::Text;
 

@@ -1,7 +1,5 @@
 //! Matrices of named columns.
 
-#![forbid(unsafe_code)]
-
 /// Values [rows, columns], row-major, with the names of their columns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct NamedColumns {

@@ -1,7 +1,5 @@
 //! PyTorch Geometric's tensors of graphs, `edge_index` and others, in a safetensors file.
 
-#![forbid(unsafe_code)]
-
 mod meaning;
 mod tensors;
 

@@ -1,7 +1,5 @@
 //! One graph as a folder of CSV: edges, and features and labels of nodes.
 
-#![forbid(unsafe_code)]
-
 mod features;
 mod known;
 mod nodes;

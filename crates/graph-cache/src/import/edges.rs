@@ -1,7 +1,5 @@
 //! Edges in any order, sorted into a graph.
 
-#![forbid(unsafe_code)]
-
 use crate::error::Result;
 use crate::graph::Graph;
 use megabatch_segment::Compressed;

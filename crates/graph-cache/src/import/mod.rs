@@ -14,8 +14,6 @@
 //! whatever numbers are in it. Edges of a node are in the order of the nodes that they come from;
 //! edges given twice, and from a node to itself, are kept.
 
-#![forbid(unsafe_code)]
-
 mod channels;
 mod classes;
 mod columns;

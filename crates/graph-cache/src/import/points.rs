@@ -1,7 +1,5 @@
 //! Rows of numbers.
 
-#![forbid(unsafe_code)]
-
 use crate::error::Result;
 use crate::import::table::DelimitedText;
 use crate::import::text::Text;

@@ -1,7 +1,5 @@
 //! Delimited text: rows of fields that know where they stand.
 
-#![forbid(unsafe_code)]
-
 use std::str::FromStr;
 
 use csv::{ByteRecord, Reader, ReaderBuilder, Trim};

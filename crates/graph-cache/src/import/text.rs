@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read};

@@ -3,8 +3,6 @@
 //! Source: Morris et al., "TUDataset: A collection of benchmark datasets for learning with graphs",
 //! 2020, and the README.txt of every dataset.
 
-#![forbid(unsafe_code)]
-
 use std::path::Path;
 
 use crate::error::Result;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Attention among the tokens of a sample, head by head.
 
 use megabatch_nn::model::fusion::FusionSizes;

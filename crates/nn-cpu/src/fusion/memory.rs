@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use megabatch_amp::NonFiniteTrace;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;

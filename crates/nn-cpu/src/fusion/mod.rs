@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Fusion by attention: from the vectors of the timeframes, n tokens [H] a sample, to one vector
 //! [H].
 //!

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! One layer backward.
 
 use megabatch_nn::model::graph::{AttentionKind, AttentionLayer, GraphActivation, Scoring};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Columns in panels: where each number of a row-major matrix lies in a panel-major one.
 
 use crate::kernel::{PANEL, PanelStride};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! One layer forward.
 
 use std::ops::Range;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The memory of graph attention, by shape.
 
 use megabatch_gpu_core::{Buffer, Scope};

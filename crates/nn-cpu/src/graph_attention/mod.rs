@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Graph attention on the CPU. Departures from the equations of
 //! [the model](megabatch_nn::model::GraphAttention):
 //!

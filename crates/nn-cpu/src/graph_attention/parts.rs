@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Parts of a layer's matrices and of the numbers of its edges, each written by one thread of a
 //! team. One thread has one part.
 

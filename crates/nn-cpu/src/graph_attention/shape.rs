@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::ops::Range;
 
 use megabatch_nn::model::graph::{AttentionKind, GraphAttention, Joined, LayerSizes};

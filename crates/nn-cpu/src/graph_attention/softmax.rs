@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Numbers of edges and heads: scores, their softmax over the edges that a node receives, and back.
 //!
 //! Everything here is worked on a group of heads and the edges of some nodes at a time. A group's

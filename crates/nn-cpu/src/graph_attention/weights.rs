@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Weights in panels.
 
 use megabatch_gpu_core::{Buffer, Scope};

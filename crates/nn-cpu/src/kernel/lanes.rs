@@ -1,5 +1,6 @@
 //! Sixteen numbers at once, and the functions of cells and of graph attention on them.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
 use super::PANEL;

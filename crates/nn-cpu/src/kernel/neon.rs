@@ -4,6 +4,7 @@
 //! therefore loaded four at a time, and no instruction spreads them: of the instructions of a
 //! product more than four in five are multiply-adds.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
 use std::arch::aarch64::*;

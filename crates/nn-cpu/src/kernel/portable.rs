@@ -1,6 +1,8 @@
 //! Kernels for any CPU: arrays of sixteen, which compilers turn into whatever vectors there
 //! are.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use super::lanes::{Lanes, Words};
 
 #[derive(Clone, Copy)]

@@ -4,6 +4,8 @@
 //! bound by the memory. A core waits for so few rows at a time (the fill buffers of its first-level
 //! cache, 16 of them) that asking for many at once takes as long as fetching them.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use super::lanes::Words;
 use super::{PANEL, PanelStride, View};
 

@@ -22,6 +22,7 @@
 //!
 //! Between blocks the sums rest in c. The order of every sum is that of the loops.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
 use super::lanes::{Lanes, Words};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Attention pooling: from the top layer's hidden states h_t of a window to one vector [H].
 //!
 //! It is torch.nn.MultiheadAttention(H, heads, batch_first=True) of a learned query, one for all

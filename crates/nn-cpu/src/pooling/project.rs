@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! From the weighted sums of windows' states to their pooled vectors, and back: the same in both
 //! forms.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! From the query to the key of each head, and back, in single precision: vectors times matrices,
 //! once an optimizer step forward and once a shard backward.
 

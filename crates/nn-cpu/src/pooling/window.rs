@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Pooling of windows one by one, for predictions from states.
 
 use megabatch_gpu_core::{Buffer, Scope};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! One timeframe's recurrent layers, backward.
 //!
 //! ```text

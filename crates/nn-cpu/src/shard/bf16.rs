@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The recurrent layers' products on a CPU that multiplies numbers in bf16, see
 //! [`kernel::bf16`](crate::kernel::bf16).
 //!

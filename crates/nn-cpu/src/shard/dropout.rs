@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Norm and dropout of the outputs that a layer reads, for a block of steps at a time, in the
 //! forward pass and again in the backward pass.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A block's gradients while threads add to them.
 
 use std::fmt;

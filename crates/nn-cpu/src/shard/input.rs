@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Input of a shard: samples of a batch, and weights.
 
 use std::ops::Range;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The memory of a shard, by shape.
 
 use megabatch_gpu_core::{Buffer, Scope};

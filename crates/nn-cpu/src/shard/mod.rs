@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Forward and backward of a shard: samples of a batch that one thread computes.
 //!
 //! 1. Samples whose windows of a timeframe are equal share one run through all its layers; its

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Layer normalisation of panel-major rows. What the forward pass knew of a row is computed anew in
 //! the backward pass, from the states, which are kept anyhow.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Predictions with recurrent weights in eight bits: both products of a layer, and nothing else.
 //!
 //! W_ih and W_hh are quantised once, by output channel; bars, and hidden states after each step, by

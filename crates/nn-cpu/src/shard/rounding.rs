@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Rounding of the operands of products whose 16-bit arithmetic is emulated
 //! ([`CpuArithmetic::Emulated`]). A CPU with products of bf16 numbers rounds bars, states and
 //! gradients when they are packed and nowhere else, see [`bf16`](super::bf16).

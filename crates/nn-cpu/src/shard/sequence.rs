@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! One timeframe's recurrent layers over its distinct windows: [`Sequence`], the owner of the
 //! recurrence. Its memory, its states in and out, and the order of the forward pass are here.
 //!

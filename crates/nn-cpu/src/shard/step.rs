@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A step of the recurrence: gates = their projections + h · W_hhᵀ, then the cell.
 //!
 //! | numbers of the product | h is | weights are |

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! One recurrence of few windows, shared by threads.
 //!
 //! ```text

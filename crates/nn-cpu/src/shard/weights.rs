@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Weights in panels, and gradients back from them.
 //!
 //! The panels of the gates follow one another as those of units 0..16 in the order of the cell's

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Bars and sums of distinct windows in panels.
 
 use std::ops::Range;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Forward and backward over a batch on several threads, with results that do not depend on their
 //! number.
 //!

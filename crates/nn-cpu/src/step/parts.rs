@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The parts of a batch that threads compute, the same for any number of threads.
 
 use std::ops::Range;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Shards in tasks, on all threads.
 
 use std::sync::Mutex;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Search for the first non-finite number: a step's forward pass once more, with a look at all that
 //! it keeps.
 

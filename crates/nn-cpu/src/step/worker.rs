@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! One thread's share of a batch.
 
 use std::time::Instant;

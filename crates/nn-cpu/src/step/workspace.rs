@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The weights as products read them.
 
 use megabatch_gpu_core::Scope;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Agreement with PyTorch Geometric on every case of `torch_fixture.safetensors`, which
 //! `torch_fixture.py` writes. Its steps of Adam are not computed here.
 

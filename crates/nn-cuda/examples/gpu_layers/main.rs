@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! How long LSTM layers take on a GPU, made of the operations in `ops` as a training step makes
 //! them: a case a line in, an answer a line out, both JSON, so that another program can be asked in
 //! turn. `benches/peers/gpu_speed.py` does, and prints a table; `scripts/gpu-check` runs that.

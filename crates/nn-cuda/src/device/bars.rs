@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The bars of one timeframe on a device: those that the windows of a batch cover, each once.
 //!
 //! They are rows of a table: of a series, or of all stored windows, which stay on the device, of a
@@ -31,7 +29,7 @@ enum BarsLocation {
     Resident,
     /// The chunk of stored windows that is there.
     Chunk,
-    /// That of the batch itself.
+    /// Its own.
     Batch,
 }
 
@@ -41,7 +39,7 @@ pub(super) struct Bars {
     resident: Option<ResidentBars>,
     /// Table of the batch that was found last.
     location: BarsLocation,
-    /// Of batches that bring their bars: the bars of the batch, and of the one before it.
+    /// The bars of the batch, and of the one before it, where batches bring them.
     batch_bars: DoubleBufferedUpload<f32>,
     windows: Windows,
     /// First bars of the windows of all samples.

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Sizes of batches by buckets. Numbers of distinct windows and of bars differ from batch to batch
 //! where windows are shared; so do the steps of the longest run of samples in dense training. Each
 //! is padded to the size of its bucket: few shapes are left, and most of them come again. The

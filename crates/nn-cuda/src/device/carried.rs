@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The bars whose states are carried from step to step on a device, and what a batch has to do with
 //! them.
 //!

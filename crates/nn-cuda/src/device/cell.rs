@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The weights of one layer of all timeframes as the kernels read them, and the way back of their
 //! gradients.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The interface of models on a device.
 
 use std::fmt::Debug;

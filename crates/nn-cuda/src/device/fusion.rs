@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Fusion by attention on a device.
 
 use megabatch_gpu_core::{Buffer, Scope};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The linear head and the loss on a device.
 
 use megabatch_gpu_core::{Buffer, Scope};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Norm and dropout between a layer and the one above.
 
 use megabatch_gpu_core::{Buffer, Scope};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Forward and backward of a batch, for operands of any precision.
 
 use megabatch_amp::ops::DeviceScaler;

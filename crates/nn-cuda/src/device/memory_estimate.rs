@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The memory that a run takes of a GPU, counted by those who take it, from shapes and before
 //! anything is taken.
 

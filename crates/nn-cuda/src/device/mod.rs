@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Training steps on a GPU, of the operations in [`ops`](crate::ops) and in amp's.
 //!
 //! ```text

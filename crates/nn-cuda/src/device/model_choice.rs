@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The model on a device, and its memory, that a configuration asks for.
 
 use half::{bf16, f16};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The norms of a layer's outputs on a device.
 
 use megabatch_gpu_core::{Buffer, Scope};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Outputs of a layer in all timeframes, as their readers find them.
 
 use megabatch_gpu_core::Buffer;

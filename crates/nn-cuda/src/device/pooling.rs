@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Attention pooling on a device: from the top layer's outputs of all timeframes to a vector for
 //! each window.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A model in use on a device: outputs, and nothing to learn.
 
 use megabatch_amp::Precision;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Output of the top layer on a device: a vector for each window or, where windows are runs of
 //! samples, for each of their steps.
 

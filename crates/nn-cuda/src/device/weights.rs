@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Weights, gradients and the optimizer's state on a device.
 
 use megabatch_amp::LossScaler;

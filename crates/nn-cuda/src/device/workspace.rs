@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The parameters that stay in f32 on a device, as products in 16 bits read them.
 
 use std::marker::PhantomData;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use megabatch_nn::Result;
 
 /// Workspaces, cached by batch size. There are few in a run: that of a batch, and of the last one

@@ -1,5 +1,7 @@
 //! Upload of a batch: numbers for many arrays of a device, in one copy that nobody waits for.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use std::marker::PhantomData;
 
 use bytemuck::{Pod, Zeroable};

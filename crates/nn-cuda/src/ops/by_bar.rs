@@ -1,5 +1,7 @@
 //! Gradients of gates by bar: what all windows that read a bar send back to it.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 use megabatch_nn::Result;

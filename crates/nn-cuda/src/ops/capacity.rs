@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Buffers that are used again and again for as much as a batch takes.
 
 use bytemuck::Pod;

@@ -1,6 +1,8 @@
 //! States that windows start from, carried from step to step: read before the recurrence, noted
 //! after it, and put in place once the step was accepted.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use bytemuck::{Pod, Zeroable};
 use megabatch_amp::ops::{DeviceScaler, VerdictAddresses};
 use megabatch_gpu_core::kernel::{Kernel, Launch};

@@ -2,6 +2,8 @@
 //! takes, and for GPUs that have no room for a group of blocks: for every step of every sequence, a
 //! product and what is left of the cell.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, arguments};
 use megabatch_nn::Result;

@@ -4,6 +4,8 @@
 //! lane `j` of 8 starts at zero and takes rows `j`, `j + 8`, … in turn; lanes are added to the
 //! first one in order, and so are the sums of every 256 rows to what the output holds.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;

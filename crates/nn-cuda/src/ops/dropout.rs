@@ -1,5 +1,7 @@
 //! Outputs of a layer of which some are dropped, by the masks of [`Dropout`](crate::Dropout).
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};

@@ -1,6 +1,8 @@
 //! Rows of gates in PyTorch's order, gate by gate, and in that of the operations here, unit by
 //! unit; of many tensors at once.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{BLOCK_THREADS, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};

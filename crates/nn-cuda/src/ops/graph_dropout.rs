@@ -1,6 +1,8 @@
 //! Dropout of the nodes of graphs by the CPU's masks: [`GraphDropout`](crate::GraphDropout) has the
 //! definition.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The graphs of a batch on a device.
 
 use std::sync::Arc;

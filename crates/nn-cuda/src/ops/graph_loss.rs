@@ -1,6 +1,8 @@
 //! The losses that compare the outputs of a row, or the rows of a graph, with each other, and their
 //! gradients. [`Loss::graph_sum`] has the definitions.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;

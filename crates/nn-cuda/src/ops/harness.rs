@@ -1,6 +1,4 @@
 //! The kernels of this folder on the CPU, for the tests of the operations.
-#![forbid(unsafe_code)]
-
 use megabatch_order::random::{Stream, uniform};
 use megabatch_simt::Harness;
 

@@ -1,5 +1,7 @@
 //! W_ih as the recurrence reads it where it projects rows itself.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use std::marker::PhantomData;
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};

@@ -1,6 +1,8 @@
 //! The lists of all graphs of a source, which stay on a device: a batch brings the numbers of its
 //! graphs, and the device takes their lists.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use std::ops::Range;
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};

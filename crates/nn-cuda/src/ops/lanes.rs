@@ -1,6 +1,4 @@
 //! The order in which a warp adds, for operations on the CPU that have their kernels' bits.
-#![forbid(unsafe_code)]
-
 const LANES: usize = 32;
 
 /// The sum of `term` over 0 … `len` - 1: lane `j` of 32 starts at zero and takes `j`, `j + 32`, …

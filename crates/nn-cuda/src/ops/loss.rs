@@ -1,5 +1,7 @@
 //! The loss of a batch of samples that stand alone, and its gradient.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};

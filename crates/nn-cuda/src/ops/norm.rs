@@ -2,6 +2,8 @@
 //! √(variance + 1e-5), the variance being the mean square of what is left of x after the mean. Sums
 //! over a row and over rows have a fixed order, so that the bits are the same on every device.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;

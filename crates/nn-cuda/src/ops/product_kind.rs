@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Kinds of matrix products, and the methods that compute them.
 
 /// Layout of a product's operands.

@@ -1,5 +1,7 @@
 //! Readout of graphs as a whole, and its gradients; [`Readout`] has the definition.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 use megabatch_nn::Result;

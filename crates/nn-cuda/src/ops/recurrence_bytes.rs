@@ -1,5 +1,7 @@
 //! The recurrence of LSTM layers with W_hh in eight bits, forward alone: for inference.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};

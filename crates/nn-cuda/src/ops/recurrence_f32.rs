@@ -1,6 +1,8 @@
 //! The recurrence of LSTM layers in f32 on a GPU, for layers whose W_hh one block of threads holds:
 //! all steps of all timeframes in one launch.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, arguments};
 use megabatch_nn::Result;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Candidates for the schedule of the recurrence over a list's windows on a GPU, and their kernels.
 
 use super::operand::Operand;

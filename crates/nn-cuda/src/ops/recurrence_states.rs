@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Inputs, states and gradients of the recurrence.
 
 use megabatch_gpu_core::{Buffer, Scope};

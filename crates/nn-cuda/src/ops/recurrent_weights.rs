@@ -1,5 +1,7 @@
 //! W_hh as the recurrence reads it.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;

@@ -1,5 +1,7 @@
 //! Numbers in f32 rounded to those that a 16-bit type has, where they lie.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use std::ops::Range;
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Scratch buffers of operations between two of their launches.
 
 use bytemuck::Pod;

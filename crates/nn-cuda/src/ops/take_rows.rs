@@ -1,5 +1,7 @@
 //! Rows of a table that is on the device, such as the bars that the windows of a batch cover.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 use megabatch_nn::Result;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::Result;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Which of several kernels is the fastest for a shape: measured once a GPU, and kept on disk.
 //!
 //! An operation asks a [`Tuner`] a [`TuningQuery`] with the candidates that answer it, the one that

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Choices on disk: a file each, so that processes that choose at the same time have nothing to
 //! agree on. docs/design/gpu.md describes it.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The bars of one timeframe whose states are carried from step to step, and which of them the step
 //! under way has computed.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Dense training: samples that follow one another are computed in one pass over the bars of them
 //! all.
 //!

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Series that windows are slices of.
 
 use std::ops::Range;

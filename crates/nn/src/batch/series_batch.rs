@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Batches of windows of series, for unit tests.
 
 use super::{BatchStorage, BatchView, WindowOffsets};

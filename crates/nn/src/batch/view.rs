@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use crate::graph::GraphBatch;
 use crate::model::{Model, SampleShape};
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The distinct windows of one timeframe among some samples, and the bars that they cover together.
 
 use std::ops::Range;

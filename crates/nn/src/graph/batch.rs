@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The graphs of a batch.
 
 use std::ops::Range;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use megabatch_order::random::{Stream, bits};
 
 use crate::model::Mask;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The edges that a layer attends over: those of the graph, or those between different nodes and
 //! one from each node to itself.
 

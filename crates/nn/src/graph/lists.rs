@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The edges of all graphs of a batch in lists, for what computes them together.
 
 use bytemuck::{Pod, Zeroable};
@@ -122,8 +120,8 @@ impl BatchEdges {
         from.iter_mut().filter(|node| **node != NO_EDGE).for_each(|node| *node += start.node);
     }
 
-    /// Adds a graph of nodes without edges, so that there are `nodes` nodes in all; none where there
-    /// are as many already.
+    /// Adds a graph of nodes without edges, so that there are `nodes` nodes in all; none where
+    /// there are as many already.
     pub fn pad(&mut self, nodes: usize) {
         let &end = self.graphs.last().expect("behind the last graph are the ends");
         if nodes <= end.node as usize {

@@ -1,7 +1,5 @@
 //! Graphs whose nodes are samples: the port that they come through, views, lists of edges.
 
-#![forbid(unsafe_code)]
-
 mod batch;
 mod dropout;
 mod edges;

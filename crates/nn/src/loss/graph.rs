@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Losses of one graph's outputs. A row of outputs whose targets hold a NaN is not labelled, and
 //! counts nowhere.
 

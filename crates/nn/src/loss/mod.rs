@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Losses and their gradients.
 
 mod ascending;

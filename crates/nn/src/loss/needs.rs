@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The table of what each loss needs of targets, and the one place that holds targets against it.
 
 use std::fmt;

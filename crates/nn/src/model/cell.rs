@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Recurrent cells, as torch.nn has them.
 
 use serde::{Deserialize, Serialize};

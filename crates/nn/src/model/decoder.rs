@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Layers above the encoders: fusion, graph attention, a readout, the linear head, each where the
 //! model has it.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Which outputs of a layer the layer above does not see.
 //!
 //! True if a number is dropped is a pure function of (seed, step, timeframe, window, layer, t,

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Fusion of the timeframes' vectors: choice and parameters.
 
 use std::fmt;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Parameters in the order in which a backward pass is done with their gradients.
 
 use std::cmp::Reverse;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Parameters of the linear head.
 
 use crate::model::tensor::{Layout, Slot};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The parameters that a run begins with.
 
 use megabatch_gpu_core::Scope;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Descriptions of models: configuration, shapes, parameters by name, initial values. Nothing is
 //! computed here.
 

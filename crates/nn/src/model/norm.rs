@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Parameters of layer normalisation.
 
 use crate::model::tensor::{Layout, Slot, TensorSet};

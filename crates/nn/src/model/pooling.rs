@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Pooling of a window's hidden states: choice and parameters.
 
 use std::fmt;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use serde::{Deserialize, Serialize};
 
 /// Level at which a model over graphs predicts: each node, or a graph as a whole from its nodes.

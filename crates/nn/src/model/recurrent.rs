@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Recurrent layers of one timeframe: sizes and parameters.
 
 use megabatch_amp::QuantizedMatrix;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Named tensors in one piece of memory.
 //!
 //! A model's parameters, its gradients and each of the optimizer's moments are the same list of

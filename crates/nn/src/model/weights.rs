@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Tensors in safetensors files: written atomically, and read only if all of them fit.
 
 use std::fs;

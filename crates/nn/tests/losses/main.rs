@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Losses and their gradients against PyTorch's of `torch_losses.json`, which `torch_fixture.py`
 //! beside this file writes.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Agreement with what PyTorch and PyTorch Geometric computed in double precision: outputs, states,
 //! attention weights and gradients. The fixtures lie with the tests of the engines, which are
 //! compared with them as well.

@@ -1,5 +1,7 @@
 //! Maxima and minima of segments with the rows that they are in, and their gradient.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::{arguments, ptx};
 
 use super::{GpuSegments, Operation};

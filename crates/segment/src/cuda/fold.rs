@@ -1,5 +1,7 @@
 //! Sums, means and products of segments.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::{arguments, ptx};
 
 use super::{GpuSegments, Operation};

@@ -1,5 +1,7 @@
 //! A row for each row of the segment that it belongs to.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::{arguments, ptx};
 
 use super::{GpuSegments, Operation};

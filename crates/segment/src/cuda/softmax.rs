@@ -1,5 +1,7 @@
 //! Softmax and its logarithm over the rows of each segment, and their gradients.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::{arguments, ptx};
 
 use super::{GpuSegments, Operation};

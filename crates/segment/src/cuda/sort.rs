@@ -1,5 +1,7 @@
 //! Plans of rows in segments, which are made on the GPU.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::arguments;
 use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 

@@ -1,7 +1,5 @@
 //! The types of numbers in tensors, and the types that they are reduced in.
 
-#![forbid(unsafe_code)]
-
 use bytemuck::Pod;
 use half::{bf16, f16};
 

@@ -1,8 +1,6 @@
 //! The exponential function of numbers that are not positive, from additions and multiplications
 //! alone: the same bits on every device, and as many numbers at a time as the CPU takes.
 
-#![forbid(unsafe_code)]
-
 use std::f32::consts::LOG2_E;
 
 /// 1.5 · 2²³: added to a number below 2²², it leaves the nearest integer in the lowest bits.

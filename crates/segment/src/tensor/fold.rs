@@ -1,7 +1,5 @@
 //! Sums, means and products of segments.
 
-#![forbid(unsafe_code)]
-
 use std::marker::PhantomData;
 use std::ops::Range;
 

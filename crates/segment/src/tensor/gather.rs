@@ -1,7 +1,5 @@
 //! A row for each row of the segment that it belongs to.
 
-#![forbid(unsafe_code)]
-
 use std::iter::repeat_n;
 
 use megabatch_gpu_core::isa::{Isa, Loops};

@@ -1,7 +1,5 @@
 //! Long segments in pieces.
 
-#![forbid(unsafe_code)]
-
 /// Rows that are reduced one after the other. A longer segment is cut into pieces of as many, and
 /// the results of the pieces are the rows of another reduction: that is what several threads share,
 /// and what rounding errors grow with.

@@ -1,8 +1,6 @@
 //! The operations, for each type of numbers. Their code is compiled with this crate, once and
 //! optimised as it is, not in each crate that calls them.
 
-#![forbid(unsafe_code)]
-
 use half::{bf16, f16};
 
 use super::element::{Element, Float};

@@ -1,7 +1,5 @@
 //! Segments of the rows of a tensor, and how they are found from an index or from offsets.
 
-#![forbid(unsafe_code)]
-
 use std::ops::Range;
 
 use bytemuck::Pod;

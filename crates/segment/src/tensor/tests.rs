@@ -1,7 +1,5 @@
 //! Operations on tensors beside loops over their numbers.
 
-#![forbid(unsafe_code)]
-
 use half::bf16;
 
 use super::*;

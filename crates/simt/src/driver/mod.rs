@@ -12,6 +12,8 @@
 //! Beside it comes a fake cuBLASLt, which multiplies on the CPU what its descriptors say and
 //! refuses what the library would, or what no algorithm that it gave is for.
 
+#![allow(unsafe_code, reason = "kernels and driver are loaded libraries")]
+
 mod compile;
 
 use std::ffi::{CString, c_char, c_int, c_void};

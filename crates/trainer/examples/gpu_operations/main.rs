@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The suites of operations of segment, amp and trainer on a device of this machine, and whole
 //! runs, as a table that grows row by row. `scripts/gpu-check` builds it and runs it.
 //!

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape};
 
 use super::Config;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The rule by which a run diverges, and the state that it needs.
 
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Settings of a run, and the rules that they choose.
 
 pub(crate) mod countable;

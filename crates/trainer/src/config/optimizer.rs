@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use megabatch_amp::{OptimizerSettings, Rule};
 use serde::{Deserialize, Serialize};
 

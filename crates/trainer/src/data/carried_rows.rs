@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Bars of a series from whose states windows start, or whose states are outputs.
 
 use std::ops::Range;

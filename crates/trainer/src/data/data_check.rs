@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Data compared with the model and the loss before the first step.
 
 use megabatch_nn::batch::LossOn;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Chunks of stored windows that pass through a device, each of many batches.
 //!
 //! ```text

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Evenly spaced runs of samples, from which an evaluation estimates the errors on all of them.
 
 use std::borrow::Cow;

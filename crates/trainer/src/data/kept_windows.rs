@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Samples whose windows lie on a GPU, and graphs whose edges do.
 
 use std::error::Error as StdError;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Level of rows of predictions.
 
 use std::borrow::Cow;

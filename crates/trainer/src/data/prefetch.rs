@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Batches read on another thread, one ahead of the computation.
 
 use std::collections::VecDeque;
@@ -209,7 +207,7 @@ pub(crate) enum BatchFeed<'a> {
     Gathered(Gathered<'a>),
     /// Loaded ahead by the samples themselves.
     Loaded(Loaded<'a>),
-    /// Of chunks on a device, which the thread of [`with_chunks`] gathers.
+    /// Batches of chunks on a device, which the thread of [`with_chunks`] gathers.
     Chunked(ChunkFeed),
 }
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The port for samples that load themselves ahead, many batches at a time.
 
 use std::error::Error as StdError;

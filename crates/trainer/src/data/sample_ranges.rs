@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Indices of samples as runs of consecutive ones.
 
 use std::fmt;

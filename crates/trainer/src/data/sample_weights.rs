@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Weights of samples in the loss of training.
 //!
 //! ```text

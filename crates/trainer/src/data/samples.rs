@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The port for the data of training.
 
 use std::error::Error as StdError;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The samples of each optimizer step: a pure function of the step's number, so that a resumed run
 //! needs no other state.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Mean and deviation of targets, by which a run scales them.
 //!
 //! ```text

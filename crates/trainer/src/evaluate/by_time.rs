@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Samples of several instruments, gathered until those of each time can be correlated.
 
 use std::ops::Range;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Errors of a model beside those of baselines, as they are told.
 
 use std::collections::BTreeMap;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Targets of graphs without a model: their spread, and the loss of equal outputs.
 
 use megabatch_gpu_core::Device;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A model in use, and its errors beside those of baselines.
 
 pub(crate) mod baseline;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! One pass over samples: the outputs of a model beside the targets and the baselines.
 
 use std::borrow::Cow;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Batch after batch through a model in use.
 
 use std::ops::ControlFlow;

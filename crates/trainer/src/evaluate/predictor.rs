@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A trained model in use: its outputs, or the weights of its attention, batch by batch.
 
 use std::ops::ControlFlow;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Samples, or graphs, that a model is used on.
 
 use std::ops::ControlFlow;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! An evaluation by several ranks, with the bits of a single process.
 //!
 //! ```text

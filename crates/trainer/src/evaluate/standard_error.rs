@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Standard errors of an estimate from some runs of a part's samples.
 //!
 //! An error is a ratio of sums over the runs r, of squared errors s and of known targets n:

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Errors of a model and of baselines, summed over batches.
 
 use std::collections::BTreeMap;

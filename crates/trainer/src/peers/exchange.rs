@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Exchanges of all ranks, which succeed on all of them or on none.
 
 use super::{PeerLost, Peers};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Floats in messages.
 
 use super::{PeerLost, Peers};

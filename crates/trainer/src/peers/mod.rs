@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Processes that train one model together.
 
 pub(crate) mod exchange;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A sum over blocks by several ranks, with the bits of a single process.
 //!
 //! ```text

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Gradients of a rank's blocks of a step. Threads give them group by group while the relay takes
 //! those that are complete.
 //!

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Upper bounds of a run's batches.
 
 use std::collections::VecDeque;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The memory of a training run on the CPU or a GPU, computed from its shapes before anything is
 //! allocated.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Upper bounds of a batch of dense training.
 
 use std::iter::successors;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The memory of a training run tensor by tensor, and which phases of a step use it.
 
 use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD, PlannedTensor, StepPhase, TensorPlan};
@@ -16,8 +14,8 @@ const ALL: &[StepPhase] = &StepPhase::ALL;
 
 impl Footprint {
     /// The tensors of this footprint, without empty ones, for training on samples of `shape`, or on
-    /// graphs whose largest have these numbers of nodes and edges. `validated` samples or graphs are
-    /// validated.
+    /// graphs whose largest have these numbers of nodes and edges. `validated` samples or graphs
+    /// are validated.
     ///
     /// # Errors
     /// As [`Model::new`].

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Actions after a step: validations, checkpoints, the end of an epoch and of the run.
 
 use std::ops::ControlFlow;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The side that computes the steps of a run, with the memory that this side alone needs.
 
 use std::path::Path;

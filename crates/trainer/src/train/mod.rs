@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 mod after;
 mod backend;
 pub(crate) mod checkpoint;

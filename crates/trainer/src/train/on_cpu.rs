@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Steps on the CPU.
 
 use megabatch_amp::{LossScaler, NonFiniteTrace, Overflow, Threads, unscale_and_check};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Steps on a GPU, which does not wait for the host.
 //!
 //! ```text

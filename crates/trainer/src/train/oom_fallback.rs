@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Levels of reduced memory, for a device that has less than was planned.
 //!
 //! ```text

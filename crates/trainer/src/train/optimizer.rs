@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The optimizer, and the norm that gradients are clipped to.
 
 use megabatch_amp::{GradientFactors, OptimizerStep, ParameterTensor, Threads, update};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Checkpoints of a run, and its resumption.
 
 use std::ops::ControlFlow;

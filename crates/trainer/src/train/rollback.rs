@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Rollback of a run that diverges, see [`Divergence`].
 
 use std::ops::ControlFlow;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Actions of a run that gets less memory than was planned, see
 //! [`oom_fallback`](crate::train::oom_fallback).
 

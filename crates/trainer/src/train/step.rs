@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! One optimizer step.
 
 use std::ops::ControlFlow;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Plan of an optimizer step: its samples and batches, the objective, and what its gradients come
 //! to.
 

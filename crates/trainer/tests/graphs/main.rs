@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Models over graphs: trained by the one loop, with its threads, accumulation and resuming, and
 //! evaluated.
 

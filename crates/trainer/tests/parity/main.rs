@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Agreement with PyTorch on every file of `fixtures/torch`, which hold a case each: inputs,
 //! weights, outputs, gradients and three optimizer steps as PyTorch computed them, in double and in
 //! single precision. States, outputs and gradients in double precision are compared by the tests of

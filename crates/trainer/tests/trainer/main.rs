@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The trainer as a program uses it: training, resuming, evaluating.
 
 mod by_hand;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Agreement with the module of docs/reference/weights.md: its weights are loaded under their own
 //! names, and outputs, weights of attention, gradients and steps of AdamW are those that PyTorch
 //! computed with it, which `torch_fixture.py` keeps in double and in single precision.

@@ -5,6 +5,8 @@
 //! five times as fast and takes hardly longer than copying, which leaves nothing for wider vectors
 //! to gain.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::x86_64::{
     __m256i, _mm256_loadu_si256, _mm256_permute2x128_si256, _mm256_storeu_si256, _mm256_unpackhi_epi8,
     _mm256_unpackhi_epi16, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16,

@@ -1,6 +1,8 @@
 //! Bandwidths: over the bus from pageable and pinned memory, within the GPU, and through the
 //! kernels.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::time::Instant;
 
 use half::f16;

@@ -1,6 +1,4 @@
 //! On which machine a table was made.
-#![forbid(unsafe_code)]
-
 use megabatch_gpu_core::cuda::Properties;
 
 /// The head of a section of docs/measurements/gpu-results.md.

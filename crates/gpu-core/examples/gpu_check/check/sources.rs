@@ -1,5 +1,7 @@
 //! The suite of memory sources on the GPU's memory.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use megabatch_gpu_core::Result;
 use megabatch_gpu_core::cuda::GpuSource;
 use megabatch_gpu_core::cuda::{Gpu, Stream, Transfer};

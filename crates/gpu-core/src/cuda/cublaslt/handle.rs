@@ -1,5 +1,7 @@
 //! The library's handle of a GPU, and what its functions say.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::ffi::{CStr, c_char};
 use std::fmt;
 use std::ptr;

@@ -3,6 +3,8 @@
 //! Source: cuBLAS documentation, "Using the cuBLASLt API". Functions may be called on any thread,
 //! with one handle too ("Thread Safety"); what they launch can be captured ("CUDA Graphs Support").
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 mod handle;
 mod plan;
 

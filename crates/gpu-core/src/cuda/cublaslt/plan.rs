@@ -5,6 +5,8 @@
 //! whose first matrix is our second one. One that is not transposed, `[N, K]` here, is `[K, N]`
 //! there and to be transposed in the first place, and is right as it is in the second.
 
+#![allow(unsafe_code, reason = "the driver is called")]
+
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Kernels for x86-64 with AVX2 and FMA: sixteen numbers are two registers of eight.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::x86_64::*;
 
 use super::lanes::{ExactLanes, Lanes};

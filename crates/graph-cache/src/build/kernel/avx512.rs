@@ -1,5 +1,7 @@
 //! Kernels for x86-64 with AVX-512: sixteen numbers are one register.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::x86_64::*;
 
 use super::lanes::{ExactLanes, Lanes};

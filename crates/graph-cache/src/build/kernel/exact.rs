@@ -9,6 +9,8 @@
 //! Graphs hold these sums; single precision only proposes candidates. Rows end in zeros up to a
 //! multiple of eight.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use super::lanes::ExactLanes;
 use super::{LANES, MeasureArguments, RowMeasure};
 

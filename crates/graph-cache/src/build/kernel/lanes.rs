@@ -1,5 +1,7 @@
 //! Sixteen numbers at once, or eight in double precision.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 /// Sixteen single-precision numbers. Each instruction set implements it in the file named for it.
 ///
 /// # Safety

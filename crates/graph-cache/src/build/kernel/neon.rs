@@ -1,5 +1,7 @@
 //! Kernels for AArch64 with NEON: sixteen numbers are four registers of four.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::aarch64::*;
 use std::array;
 

@@ -11,6 +11,7 @@
 //! product is formed twice, once for either end. In return no more than sixteen rows exist at a
 //! time, which stay in the first-level cache until they are searched.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
 use super::lanes::Lanes;

@@ -1,7 +1,5 @@
 //! Targets, times, keys and splits of the graphs of a file.
 
-#![forbid(unsafe_code)]
-
 use std::collections::HashSet;
 
 use super::SafetensorsFile;

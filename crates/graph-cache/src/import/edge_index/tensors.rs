@@ -1,7 +1,5 @@
 //! The tensors of a safetensors file as numbers of one type.
 
-#![forbid(unsafe_code)]
-
 use std::collections::HashMap;
 use std::path::Path;
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use super::features;
 use super::nodes::NodeNames;
 use crate::error::Result;

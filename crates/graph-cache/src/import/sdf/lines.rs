@@ -1,7 +1,5 @@
 //! Lines of fixed columns.
 
-#![forbid(unsafe_code)]
-
 use std::ops::Range;
 use std::str::FromStr;
 

@@ -1,7 +1,5 @@
 //! Molecules in an SDF file: atoms are nodes.
 
-#![forbid(unsafe_code)]
-
 mod lines;
 mod molecule;
 mod valence;

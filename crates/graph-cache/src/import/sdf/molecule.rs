@@ -2,8 +2,6 @@
 //!
 //! Source: BIOVIA, "CTfile Formats", chapters "The Connection Table" and "SDfiles".
 
-#![forbid(unsafe_code)]
-
 use super::lines::{FixedLine, FixedLines};
 use crate::error::Result;
 use crate::import::text::Text;

@@ -1,7 +1,5 @@
 //! Valence check of molecules.
 
-#![forbid(unsafe_code)]
-
 use super::molecule::Molecule;
 
 /// True if no atom has a larger valence than RDKit's sanitization takes: that of the neutral

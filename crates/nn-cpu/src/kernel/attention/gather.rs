@@ -12,6 +12,7 @@
 //! node and whose rows, of all nodes, stay in the caches; more panels a time would read the edges
 //! less often, but rows from further away.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(clippy::needless_range_loop, reason = "the indices are panels of a tile, counted at compile time")]
 
 use super::arguments::{EdgeDots, Gather, NodeDots, Spread};

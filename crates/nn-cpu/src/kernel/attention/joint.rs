@@ -13,6 +13,7 @@
 //! Departure: z is computed anew by each of the three from rows that are in the caches; kept for
 //! all edges, it would be most of the memory.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(clippy::needless_range_loop, reason = "the indices are panels of a tile, counted at compile time")]
 
 use super::arguments::{Joint, JointColumns, JointRows, JointScores};

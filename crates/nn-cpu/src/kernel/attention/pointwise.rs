@@ -1,5 +1,7 @@
 //! Functions of one number.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use crate::kernel::PANEL;
 use crate::kernel::lanes::{self, Lanes};
 

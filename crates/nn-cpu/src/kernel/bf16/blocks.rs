@@ -13,6 +13,8 @@
 //! The order of every sum is that of one [`product`](super::product) of the whole: blocks of the
 //! depth are whole tiles.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::mem::MaybeUninit;
 use std::ops::Range;
 

@@ -1,6 +1,8 @@
 //! Products by AVX512_BF16 (`vdpbf16ps`): a row of sixteen words is one register. The loop over a
 //! block is that of `kernel/product.rs`.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::x86_64::*;
 
 use crate::kernel::ProductArguments;

@@ -30,6 +30,8 @@
 //! rounded, see [`portable`]. Packing rounds to the nearest, ties to even, and subnormal numbers to
 //! zero: the same bits everywhere.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 mod blocks;
 #[cfg(target_arch = "x86_64")]
 mod dot;

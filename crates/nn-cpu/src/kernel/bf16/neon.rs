@@ -4,6 +4,7 @@
 //!
 //! The instruction is written in assembly: no stable function stands for it.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
 use std::arch::aarch64::*;

@@ -2,6 +2,7 @@
 //!
 //! The instruction is written in assembly: no stable function stands for it.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(clippy::needless_range_loop, reason = "the indices are quarters of four rows")]
 
 use std::arch::aarch64::*;

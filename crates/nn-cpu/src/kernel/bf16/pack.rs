@@ -1,5 +1,7 @@
 //! Packing by AVX512_BF16.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::x86_64::*;
 use std::mem::transmute;
 

@@ -17,6 +17,8 @@
 //!    numbers are read and written as zero (Arm Architecture Reference Manual for A-profile: BFDOT;
 //!    a process begins with FPCR.EBF = 0).
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use half::bf16;
 
 use super::Packing;

@@ -9,6 +9,8 @@
 //! 1. Rows that are left over make tiles of fewer rows. Of up to sixteen rows a tile of c is summed
 //!    over four panels of b, since few sums in flight wait for one another.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::asm;
 
 use crate::kernel::{PANEL, ProductArguments};

@@ -11,6 +11,8 @@
 //! n takes the place of x_n. W_hh is zero in the panel of x_n and W_ih in that of h_n: a step costs
 //! the products of an LSTM's.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use super::GateLayout;
 use super::kernels::{Equations, Gates, States, flush};
 use crate::kernel::lanes::{Lanes, sigmoid, tanh};

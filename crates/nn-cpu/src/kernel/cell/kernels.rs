@@ -10,6 +10,8 @@
 //!    [`prefetch`](crate::kernel::prefetch), the cell asks for them row by row.
 //! 4. Backward sets what has vanished to zero, see [`flush`](crate::flush::flush).
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use megabatch_nn::model::Cell;
 
 use super::gru::Gru;

@@ -9,6 +9,8 @@
 //!
 //! Backward computes tanh c' anew, which is cheaper than to keep and to load it.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use super::GateLayout;
 use super::kernels::{Equations, Gates, States, flush};
 use crate::kernel::lanes::{Lanes, sigmoid, tanh};

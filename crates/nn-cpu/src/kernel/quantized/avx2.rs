@@ -1,6 +1,8 @@
 //! Sums of products of bytes in AVX2. `vpmaddubsw` adds pairs of products in sixteen bits and
 //! saturates; of bytes below 128 and weights of at most 127 a pair is at most 32,258, which fits.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::x86_64::*;
 
 use super::dots::HighLow;

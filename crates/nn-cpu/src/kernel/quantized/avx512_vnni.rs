@@ -1,6 +1,8 @@
 //! Sums of products of bytes by the instruction made for them, AVX-512 VNNI's `vpdpbusd`: 64
 //! products are added to sixteen sums.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::x86_64::*;
 
 use super::dots::{Dots, HighLow};

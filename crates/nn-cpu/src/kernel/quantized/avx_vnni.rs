@@ -1,6 +1,8 @@
 //! Sums of products of bytes by AVX-VNNI's `vpdpbusd`, of CPUs that have AVX2 and no AVX-512:
 //! 32 products are added to eight sums.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::x86_64::*;
 
 use super::dots::HighLow;

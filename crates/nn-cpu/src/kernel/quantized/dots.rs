@@ -11,6 +11,7 @@
 //! of several rows and panels is summed in registers, of one row four panels, so that no sum waits
 //! for itself.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(clippy::needless_range_loop, reason = "the indices are rows and panels of a tile, counted at compile time")]
 
 use super::{BASE, GROUP, Int8ProductArguments, PANELS};

@@ -1,6 +1,8 @@
 //! Sixteen sums of products of bytes as two vectors of eight, for the instruction sets with vectors
 //! of 256 bits.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::x86_64::*;
 use std::marker::PhantomData;
 

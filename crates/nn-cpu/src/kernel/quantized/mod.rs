@@ -15,6 +15,8 @@
 //! The sums are exact, in 32 bits, and what follows them is the same few operations everywhere: all
 //! instruction sets give the same bits.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]

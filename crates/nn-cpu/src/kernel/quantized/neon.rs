@@ -4,6 +4,8 @@
 //! The instruction is written in assembly: the oldest compiler that builds this crate has no
 //! function for it.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::aarch64::*;
 use std::arch::asm;
 

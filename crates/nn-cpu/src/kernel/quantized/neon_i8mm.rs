@@ -4,6 +4,8 @@
 //!
 //! The instruction is written in assembly: no stable function stands for it.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use std::arch::aarch64::*;
 use std::arch::asm;
 

@@ -1,6 +1,8 @@
 //! Sums of products of bytes on any CPU: arrays of sixteen, which compilers turn into
 //! whatever vectors there are.
 
+#![allow(unsafe_code, reason = "instructions of the CPU")]
+
 use super::GROUP;
 use super::dots::{Dots, HighLow};
 use crate::kernel::PANEL;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Attention pooling of many windows of one sequence, each of its last T states.
 //!
 //! The windows of neighbouring samples share all states but one, and the score of a state is the

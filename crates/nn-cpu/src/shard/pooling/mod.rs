@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Attention pooling of what one timeframe's sequences have computed: of each distinct window by
 //! itself or, where sequences are runs of dense training, of the windows within them.
 

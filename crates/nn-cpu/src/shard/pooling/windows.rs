@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Attention pooling of one timeframe's distinct windows, each a sequence of its own.
 //!
 //! ```text

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Gradient checkpointing: what the forward pass does not keep for the backward pass, and how it
 //! comes back there.
 //!

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A shard in tasks, for more threads than shards.
 //!
 //! ```text

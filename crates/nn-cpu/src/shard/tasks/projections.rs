@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Projections of some of the bars that windows share.
 
 use std::ops::Range;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The tasks of a shard, and their work.
 
 use std::sync::atomic::AtomicUsize;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Sums over all windows and steps, for some panels of gates.
 
 use std::ops::Range;

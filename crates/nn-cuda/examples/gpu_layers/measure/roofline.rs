@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Lower bound of a step's time by docs/measurements/gpu.md, and its prediction by a count of
 //! clocks.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! LSTM layers made of operations.
 
 use megabatch_gpu_core::{Buffer, Device, Scope};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A linear map of rows, whose weights are read where they lie among all parameters.
 
 use megabatch_gpu_core::Buffer;

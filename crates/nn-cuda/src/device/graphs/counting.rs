@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Device memory of a model over graphs, from shapes.
 
 use megabatch_nn::graph::SeenEdges;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Encoders of each node on a device: LSTMs over its windows, fused or not, or the features of
 //! their last bars.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The loss of a batch of graphs on a device.
 
 use megabatch_gpu_core::{Buffer, Scope};

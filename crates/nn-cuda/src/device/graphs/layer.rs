@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! One layer of graph attention on a device.
 
 use megabatch_gpu_core::{Buffer, Scope};

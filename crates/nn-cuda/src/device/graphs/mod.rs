@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A model over graphs on a device: encodings of the nodes, layers of attention, a readout, a
 //! linear head, the loss; each where the model has it.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Buffers that layers of graph attention need backward, one after another.
 
 use megabatch_gpu_core::{Buffer, Scope};

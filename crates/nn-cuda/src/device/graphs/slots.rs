@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Offsets of an attention layer's parameters among all, and the maps that they make.
 
 use megabatch_gpu_core::Buffer;

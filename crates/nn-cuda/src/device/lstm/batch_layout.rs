@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! How the windows of a batch lie: which bars they cover, how they become sequences, what samples
 //! read of them, and the room that all this takes.
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Gradient checkpointing: one layer at a time has cell states and gates.
 //!
 //! ```text

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Device memory of the LSTMs, from shapes.
 
 use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD};

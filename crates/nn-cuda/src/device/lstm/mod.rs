@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The LSTMs of all timeframes on a device, forward and backward.
 //!
 //! Buffers grow to what the largest batch takes and are used again. Arrays of several timeframes

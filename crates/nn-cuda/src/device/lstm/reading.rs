@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Inputs of layers: bars or the layer below, projected before or by the recurrence itself.
 
 use megabatch_nn::Result;

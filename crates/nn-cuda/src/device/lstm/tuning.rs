@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Measured layouts of windows.
 
 use megabatch_gpu_core::Device;

@@ -1,5 +1,7 @@
 //! Attention over the edges of a batch's graphs, backward.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;

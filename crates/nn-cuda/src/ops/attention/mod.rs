@@ -20,6 +20,8 @@
 //!            d_giving [N, H · U]            src_gradients, and of GAT node_dot_gradients
 //! ```
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 mod backward;
 #[cfg(feature = "conformance")]
 mod cpu;

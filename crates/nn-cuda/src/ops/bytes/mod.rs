@@ -12,6 +12,8 @@
 //! Both sums are exact, in 32 bits: on a GPU of tensor cores for bytes, which take two products a
 //! number where those for 16 bits take one, and go twice as fast.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 #[cfg(feature = "conformance")]
 pub(super) mod cpu;
 

@@ -1,5 +1,7 @@
 //! Attention among the tokens of a sample, head by head.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::{Device, arguments};
 use megabatch_nn::Result;
 

@@ -1,6 +1,8 @@
 //! Fusion by attention: from the vectors of the timeframes, n tokens `[H]` a sample, to one vector
 //! `[H]`. [`Fusion`](crate::Fusion) has the definition; sums have a fixed order.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 mod attend;
 #[cfg(feature = "conformance")]
 mod cpu;

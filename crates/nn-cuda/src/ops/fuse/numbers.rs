@@ -1,5 +1,7 @@
 //! Element-wise operations between the products of a fusion.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::Launch;
 use megabatch_gpu_core::{Buffer, Device, arguments};
 use megabatch_nn::Result;

@@ -1,6 +1,8 @@
 //! From vectors of windows, or of their steps, to what the head reads of each sample, all
 //! timeframes side by side, and back.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;

@@ -1,5 +1,7 @@
 //! Launches of products.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Cuda, arguments};
 use megabatch_nn::Result;

@@ -1,5 +1,7 @@
 //! Products by cuBLASLt.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::{Cuda, FactorType, MatrixAddresses, MatrixProduct};
 use megabatch_nn::Result;
 

@@ -1,5 +1,7 @@
 //! Matrix products with sums in f32.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 mod call;
 mod gemm_plan;
 mod library;

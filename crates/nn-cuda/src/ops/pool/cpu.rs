@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Attention pooling on the CPU.
 
 use super::keys::{AffineOffsets, WARPS};

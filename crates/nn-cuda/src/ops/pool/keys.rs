@@ -1,5 +1,7 @@
 //! From the query to the keys, and back: what is done once a layer, and not once a window.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 use megabatch_nn::Result;

@@ -1,5 +1,7 @@
 //! From the keys to the weights of states and the states summed up with them, and back.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::Kernel;
 use megabatch_gpu_core::{Buffer, Device, arguments};
 use megabatch_nn::Result;

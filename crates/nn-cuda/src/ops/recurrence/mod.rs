@@ -1,5 +1,7 @@
 //! The recurrence of LSTM layers, forward: all steps of all timeframes.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Cuda, Device, arguments};
 use megabatch_nn::Result;

@@ -1,5 +1,7 @@
 //! The recurrence of LSTM layers, backward: all steps of all timeframes.
 
+#![allow(unsafe_code, reason = "kernels are launched")]
+
 use megabatch_gpu_core::kernel::Kernel;
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;

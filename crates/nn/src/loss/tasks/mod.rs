@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Several losses at once, each of a group of targets.
 
 use std::fmt;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The parameters of a layer, and what they are drawn from.
 
 use megabatch_order::random::{Stream, uniform};

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Graph attention: every node gathers from its neighbours, weighted by scores that it gives them.
 //!
 //! ```text

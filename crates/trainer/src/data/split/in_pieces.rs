@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A split of samples whose times are read in pieces. Memory grows with the runs of consecutive
 //! samples in the parts, not with samples.
 

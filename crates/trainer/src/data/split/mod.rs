@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Training, validation and test samples by time, with a purge between them.
 //!
 //! Neighbouring samples share bars: a label reaches into the future and a window into the past.

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Bounds of the look-back and the horizon of samples, from their times, for files that do not have
 //! them.
 //!

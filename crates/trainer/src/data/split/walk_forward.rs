@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Walk-forward evaluation: each fold trains on the samples before its test.
 
 use serde::{Deserialize, Serialize};

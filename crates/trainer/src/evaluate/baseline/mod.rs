@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Predictions without a network. A model that does not beat them has learnt nothing.
 
 mod most_frequent;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The baseline of classes: their frequencies.
 
 use megabatch_nn::loss::{Classes, Loss, is_known, is_labelled};

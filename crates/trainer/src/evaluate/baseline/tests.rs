@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use megabatch_nn::model::{SampleShape, Timeframe};
 use megabatch_order::random::{Stream, uniform};
 

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Metrics of predicted classes.
 
 use megabatch_nn::loss::{Classes, softmax};

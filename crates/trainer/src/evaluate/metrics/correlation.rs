@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Information coefficients: correlations between predictions and targets over the nodes of a
 //! graph, or over the instruments of a time.
 

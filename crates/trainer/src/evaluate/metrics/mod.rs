@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 mod classes;
 mod correlation;
 mod newey_west;

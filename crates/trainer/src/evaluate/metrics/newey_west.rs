@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The t-statistic of a mean over values in order of time whose targets overlap.
 
 use megabatch_nn::graph::LabelSpan;

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Metrics of predicted quantiles.
 
 use megabatch_nn::loss::{Ascending, pinball};

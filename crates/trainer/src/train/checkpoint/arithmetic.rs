@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 use std::env::consts::ARCH;
 use std::fmt;
 

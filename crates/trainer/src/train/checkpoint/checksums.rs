@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! The checksums of a checkpoint's files: a line a file, `<XXH3-128 in hexadecimal>  <name>`, as
 //! `xxh128sum` prints and checks them (Collet, "XXH3", canonical form). The list itself needs none:
 //! damage to it makes it disagree with the files.

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Checkpoints: folders `step-NNNNNNNN` that appear whole or not at all.
 //!
 //! A folder holds `model.safetensors`, `optimizer.safetensors` (`exp_avg.<name>` and

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Errors of one rank, as the others hear of them.
 
 use serde::{Deserialize, Serialize};

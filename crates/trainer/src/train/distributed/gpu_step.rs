@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A step of several ranks on GPUs: each gives the gradients of its part as one block, and gets the
 //! sum over all ranks. It begins with an agreement, where all hear of a rank that has failed since
 //! the last exchange.

@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! Training by several processes, each with its part of every step.
 //!
 //! ```text

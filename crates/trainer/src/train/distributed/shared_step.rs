@@ -1,5 +1,3 @@
-#![forbid(unsafe_code)]
-
 //! A step of several ranks: each computes its blocks, and the relay adds up the gradients of all.
 
 use std::ops::{ControlFlow, Range};
