@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pathlib
+import pydoc
 import random
 import select
 import shutil
@@ -107,6 +108,7 @@ class Training(InFolder):
             (None, {"model__hidden": 4, "gpu_optimization__batch_size": 32}),
             ({"model": {"hidden": 64}}, {"model__hidden": 4, "gpu_optimization": {"batch_size": 32}}),
             (MODEL, {"model": {"hidden": 64}, "model__hidden": 4, "training": None, "distributed": "off"}),
+            (MODEL, {"model__hidden": None, "gpu_optimization__batch_size": None}),
             (MODEL, {"training": {"thresholds": range(2), "loss": "cross_entropy"}}),
         ]
         plans = [mb.plan(self.ds, config, **keywords) for config, keywords in forms]
@@ -137,7 +139,12 @@ class Training(InFolder):
             signature = inspect.signature(function)
             self.assertLess(sections.keys(), signature.parameters.keys())
             self.assertEqual(signature.parameters["model"].annotation, "ModelSettings | None")
-            self.assertEqual(str(signature.parameters["short"]), "**short: 'Unpack[ShortSettings]'")
+        hints = {name: f"{hint.__forward_arg__} | None" for name, hint in mb.ShortSettings.__annotations__.items()}
+        for call in (mb.train, mb.plan, mb.import_weights):
+            parameters = inspect.signature(call).parameters
+            self.assertEqual({name: one.annotation for name, one in parameters.items() if "__" in name}, hints)
+            self.assertNotIn("short", parameters)
+            self.assertRegex(pydoc.plain(pydoc.render_doc(call)), r"training__lr: '?float \| None'? = None")
 
     def test_wrong_settings_are_named(self) -> None:
         for config, keywords, message in [
