@@ -34,8 +34,9 @@ class InFolder(unittest.TestCase):
     def setUp(self) -> None:
         faulthandler.dump_traceback_later(TEST_SECONDS_MAX, exit=True)
         self.addCleanup(faulthandler.cancel_dump_traceback_later)
-        # A log without a handler prints its warnings.
+        # A log without a handler prints its warnings, and progress is printed where no log takes it.
         logging.getLogger("megabatch").addHandler(logging.NullHandler())
+        logging.getLogger("megabatch").setLevel(logging.INFO)
         kept = tempfile.TemporaryDirectory(prefix="megabatch-test-")
         self.addCleanup(kept.cleanup)
         self.folder = pathlib.Path(kept.name)

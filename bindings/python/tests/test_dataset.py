@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 import os
 import pathlib
 import pickle
@@ -177,6 +178,25 @@ class Datasets(InFolder):
         self.assertIn('on_error: Literal[\'fail\', \'skip\', \'repair\']\n    Treatment of', str(mb.IngestOptions.__doc__))
         self.assertIn("run_length: int | None\n    Consecutive samples", str(mb.LoaderOptions.__doc__))
         self.assertNotIn("overlap", str(mb.TensorOptions.__doc__))
+
+    def test_signatures_have_the_options_with_their_types(self) -> None:
+        calls: list[tuple[typing.Any, typing.Any]] = [
+            (mb.ingest, mb.IngestOptions),
+            (mb.Dataset.append, mb.IngestOptions),
+            (mb.Loader, mb.LoaderOptions),
+            (mb.Dataset.loader, mb.LoaderOptions),
+            (mb.Dataset.torch, mb.TensorOptions),
+        ]
+        own = inspect.signature(mb.Loader).parameters
+        for call, kind in calls:
+            shown, stated = inspect.signature(call).parameters, kind.__annotations__
+            names = list(shown)
+            self.assertEqual(names[names.index(next(iter(stated))) : -1], list(stated), call)
+            for name, hint in stated.items():
+                is_loader = kind is not mb.IngestOptions
+                annotation = hint.__forward_arg__ + ("" if is_loader else " | None")
+                expected = (annotation, own[name].default if is_loader else None)
+                self.assertEqual((shown[name].annotation, shown[name].default), expected, (call, name))
 
     def test_a_split_is_purged_and_in_order_of_time(self) -> None:
         ds = self.series()

@@ -466,6 +466,17 @@ class Frames(InFolder):
         found = _frames.by_symbol(shared, None)
         self.assertEqual([len(bars.rows) for bars in found.values()], [100, len(frame) - 99])
 
+    def test_a_company_may_be_another_name_of_the_symbol(self) -> None:
+        # A file with the same rows was read.
+        frame = self.frame(3)
+        named, expected = frame.assign(company="Facebook"), mb.ingest(frame, symbol="META", **BARS).fingerprint()
+        for own in (named, polars.from_pandas(named), {"META": named}):
+            ds = mb.ingest(own, symbol="META", **BARS)
+            self.assertEqual((ds.facts["symbol"], ds.fingerprint()), ("META", expected))
+        self.assertEqual(list(_frames.by_symbol(named, None)), ["Facebook"])
+        with self.assertRaisesRegex(mb.DataError, "no row of the frame has the symbol META; there are Facebook"):
+            mb.ingest(named.rename(columns={"company": "symbol"}), symbol="META", **BARS)
+
     def test_a_long_frame_is_read_once_for_all_symbols(self) -> None:
         # Each of 504 symbols took a comparison with all rows.
         compared = 0

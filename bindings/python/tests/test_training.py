@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import inspect
+import io
 import json
 import os
 import pathlib
+import pydoc
 import random
 import select
 import shutil
@@ -106,6 +108,7 @@ class Training(InFolder):
             (None, {"model__hidden": 4, "gpu_optimization__batch_size": 32}),
             ({"model": {"hidden": 64}}, {"model__hidden": 4, "gpu_optimization": {"batch_size": 32}}),
             (MODEL, {"model": {"hidden": 64}, "model__hidden": 4, "training": None, "distributed": "off"}),
+            (MODEL, {"model__hidden": None, "gpu_optimization__batch_size": None}),
             (MODEL, {"training": {"thresholds": range(2), "loss": "cross_entropy"}}),
         ]
         plans = [mb.plan(self.ds, config, **keywords) for config, keywords in forms]
@@ -136,7 +139,12 @@ class Training(InFolder):
             signature = inspect.signature(function)
             self.assertLess(sections.keys(), signature.parameters.keys())
             self.assertEqual(signature.parameters["model"].annotation, "ModelSettings | None")
-            self.assertEqual(str(signature.parameters["short"]), "**short: 'Unpack[ShortSettings]'")
+        hints = {name: f"{hint.__forward_arg__} | None" for name, hint in mb.ShortSettings.__annotations__.items()}
+        for call in (mb.train, mb.plan, mb.import_weights):
+            parameters = inspect.signature(call).parameters
+            self.assertEqual({name: one.annotation for name, one in parameters.items() if "__" in name}, hints)
+            self.assertNotIn("short", parameters)
+            self.assertRegex(pydoc.plain(pydoc.render_doc(call)), r"training__lr: '?float \| None'? = None")
 
     def test_wrong_settings_are_named(self) -> None:
         for config, keywords, message in [
@@ -542,20 +550,45 @@ class Training(InFolder):
             self.assertEqual("/3 steps" in said.stderr, progress)
             self.assertEqual(said.stdout, "")
 
+    def test_a_script_has_a_line_a_validation(self) -> None:
+        code = "import sys, megabatch as mb\nmb.train(sys.argv[1], model__hidden=4, training__epochs=2)\n"
+        command = [sys.executable, "-c", code, str(self.ds.path)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=CHILD_SECONDS_MAX)
+        lines = [line for line in said.stderr.splitlines() if line.startswith("epoch ")]
+        self.assertEqual(len(lines), 2)
+        self.assertRegex(lines[0], r"^epoch 1, step \d+: validation \w+ \S+, the best so far; train \d+/\d+  loss ")
+        self.assertEqual(said.stdout, "")
 
-    def test_lines_of_progress_come_every_ten_seconds(self) -> None:
+    def test_a_validation_leaves_the_bar_of_training_as_it_was(self) -> None:
+        from megabatch import _display
+
+        now, screen = 100.0, io.StringIO()
+        monotonic = unittest.mock.patch("megabatch._display.time.monotonic", lambda: now)
+        with monotonic, unittest.mock.patch("sys.stderr", screen), unittest.mock.patch.dict(os.environ, COLUMNS="120"):
+            display = _display._Terminal()
+            training = display.begin("train", 100, "steps")
+            now = 110.0
+            validation = display.begin("validate", 1257, "samples")
+            validation.at(300, "")
+            validation.end()
+            now = 120.0
+            training.at(20, "loss 2")
+        # Its label, length and clock were those of the validation.
+        last = screen.getvalue().rpartition("\x1b[K")[2]
+        self.assertRegex(last, r"^train \[={6} {24}\] 20/100 steps  1\.0/s  80 s left  loss 2$")
+
+    def test_lines_of_progress_come_every_half_minute(self) -> None:
         from megabatch import _display
 
         now = 100.0
         with unittest.mock.patch("megabatch._display.time.monotonic", lambda: now), self.assertLogs("megabatch", "INFO") as logs:
-            lines = _display.display(None)
-            lines.begin("train", 100, "steps")
+            training = _display.display(None).begin("train", 100, "steps")
             for step in range(1, 61):
-                now = 100.0 + step / 2
-                lines.at(step, f"loss {step}")
-            lines.end()
+                now = 100.0 + step * 1.5
+                training.at(step, f"loss {step}")
+            training.end()
         self.assertEqual([line.rpartition(" ")[2] for line in logs.output], ["20", "40", "60"])
-        self.assertRegex(logs.output[0], r"train \[=+ +\] 20/100 steps  2.0/s  40 s left  loss 20$")
+        self.assertRegex(logs.output[0], r"train \[=+ +\] 20/100 steps  0.7/s  120 s left  loss 20$")
 
 
 class Fails:

@@ -16,26 +16,36 @@ from ._wording import in_python
 log = logging.getLogger("megabatch")
 
 
-class Display(Protocol):
-    """Interface that the native part calls."""
+class Progress(Protocol):
+    """Work under way, as the native part tells it."""
 
-    def begin(self, label: str, total: int, unit: str) -> Display: ...
     def begin_at(self, first: int) -> None: ...
     def at(self, done: int, message: str) -> None: ...
     def note(self, text: str) -> None: ...
     def end(self) -> None: ...
 
 
+class Display(Protocol):
+    """Interface that the native part calls."""
+
+    def begin(self, label: str, total: int, unit: str) -> Progress: ...
+    def note(self, text: str) -> None: ...
+
+
+_IMPORTANT = ("note: ", "warning: ")
+"""Beginnings of notes on settings and data, and of warnings."""
+
+
 def log_note(text: str) -> None:
     """Notes on settings and data, and warnings, are warnings of the log."""
-    level = logging.WARNING if text.startswith(("note: ", "warning: ")) else logging.INFO
+    level = logging.WARNING if text.startswith(_IMPORTANT) else logging.INFO
     log.log(level, "%s", in_python(text))
 
 
 class _Log:
     """Remarks go to the log `megabatch`; notes on settings and data, and warnings, as warnings."""
 
-    def begin(self, label: str, total: int, unit: str) -> Display:
+    def begin(self, label: str, total: int, unit: str) -> Progress:
         return self
 
     def begin_at(self, first: int) -> None:
@@ -51,17 +61,30 @@ class _Log:
         pass
 
 
+class _Screen:
+    """A place where the bar of the work under way is drawn again and again."""
+
+    def begin(self, label: str, total: int, unit: str) -> Progress:
+        return _Bar(self, label, total, unit)
+
+    def note(self, text: str) -> None:
+        raise NotImplementedError
+
+    def remark(self, text: str, state: str) -> None:
+        """A note on work under way, which stands at `state`."""
+        self.note(text)
+
+    def show(self, line: str) -> None:
+        raise NotImplementedError
+
+
 class _Bar:
-    """A bar that is drawn again and again."""
+    """Work with its own length and clock, which a validation amid training leaves as they are."""
 
-    def __init__(self) -> None:
-        self._label, self._total, self._unit, self._first = "", 0, "", 0
+    def __init__(self, screen: _Screen, label: str, total: int, unit: str) -> None:
+        self._screen, self._label, self._total, self._unit, self._first = screen, label, total, unit, 0
         self._start = time.monotonic()
-
-    def begin(self, label: str, total: int, unit: str) -> Display:
-        self._label, self._total, self._unit, self._first = label, total, unit, 0
-        self._start = time.monotonic()
-        return self
+        self._state = ""
 
     def begin_at(self, first: int) -> None:
         self._first = first
@@ -77,44 +100,42 @@ class _Bar:
         return line.rstrip()
 
     def at(self, done: int, message: str) -> None:
-        self._show(self._line(done, message))
+        self._state = f"{self._label} {done}/{self._total}  {message}".rstrip()
+        self._screen.show(self._line(done, message))
 
     def note(self, text: str) -> None:
-        log.info("%s", in_python(text))
+        self._screen.remark(text, self._state)
 
     def end(self) -> None:
-        self._show("")
-
-    def _show(self, line: str) -> None:
-        raise NotImplementedError
+        self._screen.show("")
 
 
-_SECONDS_A_LINE = 10.0
+class _Lines(_Screen):
+    """Lines for what keeps all of them: one a remark on work under way, such as its validation, and one of its state at
+    most every `seconds`; with `begins` the first at once."""
 
+    def __init__(self, say: Callable[[str], None], seconds: float, begins: bool = False) -> None:
+        self._say, self._seconds = say, seconds
+        self._next = time.monotonic() + (0.0 if begins else seconds)
 
-class _Lines(_Bar):
-    """A line every ten seconds, for what keeps all of them; with `begins` the first at once."""
-
-    def __init__(self, say: Callable[[str], None], begins: bool) -> None:
-        super().__init__()
-        self._say = say
-        self._next = self._start if begins else self._start + _SECONDS_A_LINE
-
-    def at(self, done: int, message: str) -> None:
+    def show(self, line: str) -> None:
         now = time.monotonic()
-        if now >= self._next:
-            self._next = now + _SECONDS_A_LINE
-            self._say(self._line(done, message))
+        if line and now >= self._next:
+            self._next = now + self._seconds
+            self._say(line)
 
     def note(self, text: str) -> None:
         log_note(text)
 
-    def end(self) -> None:
-        pass
+    def remark(self, text: str, state: str) -> None:
+        if text.startswith(_IMPORTANT):
+            log_note(text)
+        else:
+            self._say("; ".join(filter(None, [in_python(text), state])))
 
 
-class _Terminal(_Bar):
-    def _show(self, line: str) -> None:
+class _Terminal(_Screen):
+    def show(self, line: str) -> None:
         width = shutil.get_terminal_size().columns
         sys.stderr.write("\r\x1b[K" + line[: width - 1])
         sys.stderr.flush()
@@ -123,18 +144,17 @@ class _Terminal(_Bar):
         sys.stderr.write("\r\x1b[K" + in_python(text) + "\n")
 
 
-class _Notebook(_Bar):
+class _Notebook(_Screen):
     def __init__(self) -> None:
-        super().__init__()
         self._handle: Any = None
         self._notes: list[str] = []
         self._last = ""
 
     def note(self, text: str) -> None:
         self._notes.append(in_python(text))
-        self._show(self._last)
+        self.show(self._last)
 
-    def _show(self, line: str) -> None:
+    def show(self, line: str) -> None:
         from IPython.display import HTML, display
 
         self._last = line
@@ -156,8 +176,8 @@ def _is_notebook() -> bool:
 
 
 def display(progress: bool | None) -> Display:
-    """The display of this program. Where there is neither a notebook nor a terminal, lines go to the log `megabatch`, and with
-    `True` to the standard error."""
+    """The display of this program. Where there is neither a notebook nor a terminal, lines go to standard error; to the log
+    `megabatch` where it takes the level INFO and `progress` is not stated."""
     if progress is not None:
         progress = flag(progress, "progress")
     if progress is False:
@@ -166,7 +186,9 @@ def display(progress: bool | None) -> Display:
         return _Notebook()
     if sys.stderr.isatty():
         return _Terminal()
-    return _Lines(_print, begins=True) if progress else _Lines(_info, begins=False)
+    if progress:
+        return _Lines(_print, 10.0, begins=True)
+    return _Lines(_info if log.isEnabledFor(logging.INFO) and log.hasHandlers() else _print, 30.0)
 
 
 def _print(line: str) -> None:

@@ -274,7 +274,10 @@ def _require_everywhere(tables: Mapping[str, _Table], columns: Sequence[str] | N
 def _require_one_symbol(frame: Any, name: str) -> None:
     """Refuses a frame of other symbols under the name of one."""
     tables = _by_ticker(frame)
-    symbols = _Table.open(frame).symbols() if tables is None else list(tables)
+    symbols: Any = tables
+    if tables is None:
+        table = _Table.open(frame)
+        symbols = None if table.may_rename_one() else table.symbols()
     if symbols is not None and name not in symbols:
         found = list(map(str, dict.fromkeys(symbols)))
         raise DataError(
@@ -392,7 +395,7 @@ def _by_rows(
     label_end: str | None,
 ) -> dict[str, Bars]:
     bars = _bars(table, columns, label_end)
-    symbols = table.symbols()
+    symbols = None if symbol is not None and table.may_rename_one() else table.symbols()
     if symbols is None:
         table.refuse_unknown_symbols(bars.time_ns)
         return {symbol or unnamed: bars}
@@ -700,6 +703,14 @@ class _Table:
         if place is None or self._is_feature(place):
             return None
         return place if place in self._sure_symbols or not self._is_renamed(place) else None
+
+    def may_rename_one(self) -> bool:
+        """True if a column such as `company` has one value at most: as in files, it may be another name of an instrument
+        that is stated."""
+        place = self.symbol_place()
+        if place is None or place in self._sure_symbols:
+            return False
+        return sum(not _is_missing(value) for value in set(self._values(place).tolist())) < 2
 
     def _is_renamed(self, place: int) -> bool:
         """True if a column has several values, and no two in rows of one time: as in files, they name one instrument."""

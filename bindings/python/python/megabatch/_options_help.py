@@ -1,10 +1,35 @@
-"""Options of a `TypedDict`, listed by `help`."""
+"""Options of a `TypedDict`: what is given of them to a call, and what `help` shows."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def given(options: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The `options` among the arguments of a call, with those of other names, its `others`."""
+    return {**{name: arguments[name] for name in options.__annotations__}, **arguments["others"]}
+
+
+def shows(options: type) -> Callable[[_F], _F]:
+    """Has `help`, `inspect.signature` and notebooks show `options` where a function takes them as `**`. None stands for
+    one that is not given."""
+
+    def shown(function: _F) -> _F:
+        signature = inspect.signature(function)
+        own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        hints = {name: f"{hint.__forward_arg__} | None" for name, hint in options.__annotations__.items()}
+        kind = inspect.Parameter.KEYWORD_ONLY
+        listed = [inspect.Parameter(name, kind, default=None, annotation=hint) for name, hint in hints.items()]
+        setattr(function, "__signature__", signature.replace(parameters=[*own, *listed]))
+        return function
+
+    return shown
 
 
 def list_options(*kinds: type) -> None:

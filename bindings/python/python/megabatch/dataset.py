@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Union
 
 import numpy as np
 import numpy.typing as npt
@@ -23,15 +23,14 @@ from ._features import triple_barrier
 from ._html import table
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport
+from ._options_help import given
 from ._requirements import required
 from ._settings_types import Settings
 from ._wording import in_python
 from .errors import ConfigError, DataError
-from .loader import Batch, GatheredSamples, Loader, LoaderOptions, TensorOptions
+from .loader import CHUNK_BYTES, Batch, GatheredSamples, Loader, LoaderOptions, TensorOptions
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from ._devices import DeviceName, NumberType
     from ._tensors import SeriesTensors
     from ._torch import TensorBatches
@@ -291,7 +290,26 @@ class Dataset:
         features: _Features | None = None,
         target: _functions.BarFunction | None = None,
         context: Mapping[str, Any] | None = None,
-        **options: Unpack[IngestOptions],
+        symbol_pattern: str | None = None,
+        pip_size: float | str | Mapping[str, float] | None = None,
+        format: Literal["histdata", "metatrader", "iso", "year-last", "epoch"] | None = None,
+        date_order: Literal["day-first", "month-first"] | None = None,
+        time: Literal["open", "close"] | None = None,
+        zone: str | None = None,
+        base: str | None = None,
+        bins: str | None = None,
+        own_bars: bool | None = None,
+        prices: Literal["auto", "quoted", "adjusted"] | None = None,
+        on_error: Literal["fail", "skip", "repair"] | None = None,
+        repeats: Literal["refuse", "first", "last"] | None = None,
+        overlaps: Literal["refuse", "once"] | None = None,
+        calendar: Literal["all", "common"] | None = None,
+        stride: int | None = None,
+        longest_hole: str | None = None,
+        weekends: Literal["span", "split"] | None = None,
+        scaling: Literal["robust", "standard", "none"] | None = None,
+        train_fraction: float | None = None,
+        **others: NoReturn,
     ) -> Dataset:
         """Adds bars that came since to a series file, and gives the dataset of the longer file; this one stays as it
         was.
@@ -302,14 +320,16 @@ class Dataset:
         `bars`, or `bid` and `ask`, are those of `ingest`. They may overlap the bars of before, where they are equal.
         Scalers and options stay, and none need be stated again. The files that the series was made of are read again; a
         frame adds one to the folder beside the series. Its times without a zone are by the clock of the series; `zone`
-        names another one, unless the series was made with one.
+        names another one, unless the series was made with one. `help(mb.IngestOptions)` explains the options from
+        `symbol_pattern` on.
         """
+        options = _named(locals())
         self._require_whole("append")
         # A file of one instrument has its symbol alone.
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""
         sources = BarSources.open(bars, bid, ask, symbol or unnamed or None)
-        named = {**sources.options(), **_named(options), "context": _context(context)[0]}
+        named = {**sources.options(), **options, "context": _context(context)[0]}
         functions = _functions_again(features, target, context, self._path)
         if not sources.are_frames:
             files, sides = sources.paths()
@@ -345,9 +365,22 @@ class Dataset:
     def _again(self, report: IngestReport) -> Dataset:
         return Dataset(self._path, resident=self._resident, _keeps=self._keeps, _report=report)
 
-    def loader(self, batch_size: int = 256, **options: Unpack[LoaderOptions]) -> Loader:
-        """Batches of the samples, see `Loader`; `LoaderOptions` says its options."""
-        return Loader(self, batch_size, **options)
+    def loader(
+        self,
+        batch_size: int = 256,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        run_length: int | None = None,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        chunk_bytes: int = CHUNK_BYTES,
+        overlap: bool = False,
+        **others: NoReturn,
+    ) -> Loader:
+        """Batches of the samples, see `Loader`; `help(mb.LoaderOptions)` explains its options."""
+        return Loader(self, batch_size, **given(LoaderOptions, locals()))
 
     def torch(
         self,
@@ -356,7 +389,14 @@ class Dataset:
         device: DeviceName | None = None,
         dtype: NumberType | None = None,
         overlap: bool = False,
-        **options: Unpack[TensorOptions],
+        shuffle: bool = False,
+        seed: int = 0,
+        run_length: int | None = None,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        chunk_bytes: int = CHUNK_BYTES,
+        **others: NoReturn,
     ) -> TensorBatches:
         """The batches of `loader` as tensors, for `torch.utils.data.DataLoader(…, batch_size=None, num_workers=0)` or
         a loop of its own: the same samples in the same order. With `shuffle=True` a batch of a series is a run of
@@ -367,7 +407,8 @@ class Dataset:
         gathered on the CPU, and each batch is copied; `plan()` of what is returned says which, before anything is read.
         `dtype` is that of the windows, torch.float16 or torch.bfloat16.
         With `overlap` windows of consecutive samples that are evenly apart are views of the bars: what is written to
-        one is seen in others."""
+        one is seen in others. `help(mb.TensorOptions)` explains the other options."""
+        options = given(TensorOptions, locals())
         with required("dataset.torch()"):
             from ._torch import TensorBatches
 
@@ -486,7 +527,26 @@ def ingest(
     features: _Features | None = None,
     columns: Mapping[str, str] | None = None,
     context: Mapping[str, Any] | None = None,
-    **options: Unpack[IngestOptions],
+    symbol_pattern: str | None = None,
+    pip_size: float | str | Mapping[str, float] | None = None,
+    format: Literal["histdata", "metatrader", "iso", "year-last", "epoch"] | None = None,
+    date_order: Literal["day-first", "month-first"] | None = None,
+    time: Literal["open", "close"] | None = None,
+    zone: str | None = None,
+    base: str | None = None,
+    bins: str | None = None,
+    own_bars: bool | None = None,
+    prices: Literal["auto", "quoted", "adjusted"] | None = None,
+    on_error: Literal["fail", "skip", "repair"] | None = None,
+    repeats: Literal["refuse", "first", "last"] | None = None,
+    overlaps: Literal["refuse", "once"] | None = None,
+    calendar: Literal["all", "common"] | None = None,
+    stride: int | None = None,
+    longest_hole: str | None = None,
+    weekends: Literal["span", "split"] | None = None,
+    scaling: Literal["robust", "standard", "none"] | None = None,
+    train_fraction: float | None = None,
+    **others: NoReturn,
 ) -> Dataset:
     """Makes a dataset of aligned series of bars: `ingest(frame, features=["log_return", indicators], target=label)`,
     where `indicators` and `label` take closed bars and give as many rows.
@@ -523,10 +583,10 @@ def ingest(
     that had closed by its close says, under names such as `function:DXY.log_return`, with the age of that bar in bars,
     `DXY.age`. Their bars count from the first of the instrument on. Files do not go together with functions.
 
-    `options` are those of `IngestOptions`: `stride=20`, `on_error="repair"`. What became of the rows
-    is the dataset's `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
+    `help(mb.IngestOptions)` explains the options from `symbol_pattern` on. What became of the rows is the dataset's
+    `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.
     """
-    named = _named(options)
+    named = _named(locals())
     if out is not None:
         out = _arguments.require_path(out, "out", "the path of the file to write")
     if horizon is not None and not isinstance(horizon, str):
@@ -636,10 +696,12 @@ def _told(answer: tuple[str, dict[str, Any]]) -> IngestReport:
     return report
 
 
-def _named(options: Mapping[str, Any]) -> dict[str, Any]:
+def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of `ingest` among the arguments of a call, by their names on the command line."""
+    options = given(IngestOptions, arguments)
     if "progress" in options:
         raise ConfigError("progress: ingest and append have no argument progress, and show none; leave it out", key="progress")
-    return {name.replace("_", "-"): value for name, value in options.items()}
+    return {name.replace("_", "-"): value for name, value in options.items() if value is not None}
 
 
 _REPEATED = ("ask", "bid", "context")

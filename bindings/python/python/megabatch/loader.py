@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +13,10 @@ from . import _megabatch
 from ._arguments import flag, whole_number
 from ._finite import require_finite
 from ._loader_arguments import InTurn, checked_ranks, leaves_out_remainder, order_of, refuse_unknown
-from ._options_help import list_options
+from ._options_help import given, list_options
 from .errors import ConfigError
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
     from .dataset import Dataset
 
 Batch = dict[str, npt.NDArray[Any]]
@@ -88,16 +86,8 @@ class LoaderOptions(TensorOptions, total=False):
 list_options(TensorOptions, LoaderOptions)
 
 
-_DEFAULTS: dict[str, Any] = {
-    "shuffle": False,
-    "seed": 0,
-    "run_length": None,
-    "drop_last": False,
-    "rank": 0,
-    "world_size": 1,
-    "overlap": False,
-    "chunk_bytes": 64 << 20,
-}
+CHUNK_BYTES = 64 << 20
+"""Bytes that a loader reads ahead by default."""
 
 
 def require_same_order(state: Any, order: dict[str, Any], others: dict[str, str], path: Any = None) -> None:
@@ -125,24 +115,38 @@ class Loader(InTurn):
     All ranks have as many batches: a last one with fewer samples than ranks is left out.
     """
 
-    def __init__(self, dataset: Dataset, batch_size: int = 256, **options: Unpack[LoaderOptions]) -> None:
-        refuse_unknown((name for name in options if name not in _DEFAULTS), ("batch_size", *_DEFAULTS))
-        given = {"batch_size": batch_size, **_DEFAULTS, **options}
+    def __init__(
+        self,
+        dataset: Dataset,
+        batch_size: int = 256,
+        *,
+        shuffle: bool = False,
+        seed: int = 0,
+        run_length: int | None = None,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        chunk_bytes: int = CHUNK_BYTES,
+        overlap: bool = False,
+        **others: NoReturn,
+    ) -> None:
+        options: dict[str, Any] = {"batch_size": batch_size, **given(LoaderOptions, locals())}
+        refuse_unknown(others, ("batch_size", *LoaderOptions.__annotations__))
         for name, least in (("batch_size", 1), ("seed", 0), ("chunk_bytes", 0)):
-            given[name] = whole_number(given[name], name, least)
-        if given["run_length"] is not None:
-            given["run_length"] = whole_number(given["run_length"], "run_length", 1)
+            options[name] = whole_number(options[name], name, least)
+        if options["run_length"] is not None:
+            options["run_length"] = whole_number(options["run_length"], "run_length", 1)
         for name in ("shuffle", "drop_last", "overlap"):
-            given[name] = flag(given[name], name)
-        ranks = checked_ranks(given["rank"], given["world_size"], given["batch_size"], len(dataset), "samples")
-        given["rank"], given["world_size"] = ranks
-        self._options = given
+            options[name] = flag(options[name], name)
+        ranks = checked_ranks(options["rank"], options["world_size"], options["batch_size"], len(dataset), "samples")
+        options["rank"], options["world_size"] = ranks
+        self._options = options
         indices = dataset._indices
         self._dataset = dataset
         self._keys = [*(name or "features" for name in dataset.timeframes), "targets"]
         chosen = None if indices is None else indices.tobytes()
-        is_short = leaves_out_remainder(len(dataset), given["batch_size"], given["world_size"])
-        native = {**given, "drop_last": given["drop_last"] or is_short}
+        is_short = leaves_out_remainder(len(dataset), options["batch_size"], options["world_size"])
+        native = {**options, "drop_last": options["drop_last"] or is_short}
         self._native = _megabatch.Loader(dataset._native, chosen, self._keys, native)
         self._epoch = 0
         self._batch = 0
@@ -152,9 +156,9 @@ class Loader(InTurn):
         self._order = {
             "samples": len(dataset),
             "chosen": 0 if chosen is None else zlib.crc32(chosen),
-            **{name: given[name] for name in ("batch_size", "shuffle", "seed")},
+            **{name: options[name] for name in ("batch_size", "shuffle", "seed")},
             "run_length": self._native.run_length(),
-            "drop_last": given["drop_last"],
+            "drop_last": options["drop_last"],
         }
 
     @property

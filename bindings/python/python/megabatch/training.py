@@ -23,12 +23,14 @@ from ._context import Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
 from ._html import table
+from ._options_help import shows
 from ._settings_types import (
     DataSettings,
     DistributedSettings,
     GpuOptimizationSettings,
     ModelSettings,
     OutputSettings,
+    ShortSettings,
     TrainingSettings,
 )
 from ._tabular import Tabular
@@ -38,8 +40,6 @@ from .errors import ConfigError, DataError, MegabatchError
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from ._settings_types import ShortSettings
 
 __all__ = [
     "Evaluation",
@@ -84,9 +84,8 @@ def _path_of(data: _Data, purpose: str) -> StrPath | None:
 
 
 def _sections(distributed: str | DistributedSettings | None, **sections: object) -> dict[str, object]:
-    """The sections of settings that were given."""
-    sections["distributed"] = {"backend": distributed} if isinstance(distributed, str) else distributed
-    return {name: section for name, section in sections.items() if section is not None}
+    """The sections of settings."""
+    return {**sections, "distributed": {"backend": distributed} if isinstance(distributed, str) else distributed}
 
 
 def _refuse_folder(config: _settings.Config) -> None:
@@ -115,7 +114,7 @@ def _job(
     _require_device(device)
     if purpose in _WRITE_RUNS:
         _refuse_folder(config)
-    file, texts = _settings.sources(config, settings)
+    file, texts = _settings.sources(config, {name: value for name, value in settings.items() if value is not None})
     path = _file_of(data, purpose)
     return {"data": path, "file": file, "set": texts, "device": device, "max_steps": max_steps}
 
@@ -172,6 +171,7 @@ def _megabytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"
 
 
+@shows(ShortSettings)
 def plan(
     dataset: _Data = None,
     /,
@@ -261,6 +261,7 @@ class _Steps:
         return step._stopped
 
 
+@shows(ShortSettings)
 def train(
     dataset: _Data = None,
     /,
@@ -356,6 +357,7 @@ def _of_run(init: Any) -> Any:
     return init.weights() if isinstance(init, Run) else init
 
 
+@shows(ShortSettings)
 def import_weights(
     weights: StrPath | Mapping[str, Any],
     dataset: _Data = None,

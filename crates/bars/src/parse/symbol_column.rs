@@ -103,16 +103,17 @@ impl FileSymbols {
 
 /// Search for two rows of one time with different texts in a column: they are bars of two
 /// instruments, while a company that was renamed has one row of each time.
-#[derive(Default)]
-struct SharedTimes {
+#[derive(Debug, Default)]
+pub(crate) struct SharedTimes {
     /// Place of the text of the first row of each time; empty once two rows were found.
     places: HashMap<i64, usize>,
-    is_found: bool,
+    /// True once two such rows were added.
+    pub(crate) is_found: bool,
 }
 
 impl SharedTimes {
     /// Takes a row into account, whose text is the `place`-th of the column.
-    fn add(&mut self, place: usize, fields: &RowFields<'_>, format: &RowFormat) {
+    pub(crate) fn add(&mut self, place: usize, fields: &RowFields<'_>, format: &RowFormat) {
         if self.is_found {
             return;
         }
@@ -250,6 +251,12 @@ impl SymbolColumn {
         if self.symbols.len() == 2 {
             self.second_line = line;
         }
+    }
+
+    /// Place of a row's symbol among those that were added.
+    pub(crate) fn place(&self, fields: &RowFields<'_>, format: &RowFormat) -> Option<usize> {
+        let symbol = symbol_in(fields, format)?;
+        self.symbols.iter().position(|known| known.as_bytes() == symbol)
     }
 
     /// Refuses rows of several symbols, of which none is `wanted`.

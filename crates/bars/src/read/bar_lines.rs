@@ -21,7 +21,7 @@ use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol::{is_currency_pair, is_name_of};
-use crate::parse::symbol_column::{SymbolColumn, symbol_in};
+use crate::parse::symbol_column::{SharedTimes, SymbolColumn, symbol_in, symbols_of_rows};
 use crate::time::date_order::split_named_month;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, DateStyle, RowTime, display_duration, display_utc};
@@ -80,6 +80,8 @@ fn is_other_price(own: f64, known: f64) -> bool {
 #[derive(Debug)]
 pub struct BarLines {
     name: PathBuf,
+    /// File of the lines, if they are of one.
+    file: Option<PathBuf>,
     options: ReadOptions,
     base: Timeframe,
     format: Option<RowFormat>,
@@ -88,6 +90,8 @@ pub struct BarLines {
     /// Distances of neighbouring bars, which show if open and close are exchanged.
     open_close: OpenClose,
     symbol_column: SymbolColumn,
+    /// Rows that show if a column such as `company` has symbols.
+    shared_times: SharedTimes,
     own_zone: Option<OwnZone>,
     own_columns: OwnColumns,
     /// True once all further columns had a value.
@@ -130,6 +134,7 @@ impl BarLines {
     pub fn new(name: &Path, options: &ReadOptions, base: Timeframe, known_until: Option<i64>) -> Self {
         BarLines {
             name: name.to_owned(),
+            file: None,
             options: options.clone(),
             base,
             format: None,
@@ -137,6 +142,7 @@ impl BarLines {
             assumed_volume: None,
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
+            shared_times: SharedTimes::default(),
             own_zone: None,
             own_columns: OwnColumns::default(),
             have_values: false,
@@ -168,6 +174,13 @@ impl BarLines {
     pub fn comparing_with(self, known: KnownBars) -> Self {
         let last_close = known.0.last().map(|known| known.close);
         BarLines { known, last_close, ..self }
+    }
+
+    /// The reader of the lines of `file`, whose rows show if a column such as `company` names
+    /// several instruments.
+    #[must_use]
+    pub fn in_file(self, file: &Path) -> Self {
+        BarLines { file: Some(file.to_owned()), ..self }
     }
 
     /// Takes the next line, with or without its end. Returns its bars in order of time: none for a
@@ -250,6 +263,10 @@ impl BarLines {
             format.style = DateStyle::YearLast(self.options.date_order.ok_or(unknown)?);
         }
         format = format.for_columns(&self.head, |name| self.options.wants(name));
+        if format.columns.symbol.is_some() && !format.has_sure_symbols {
+            let symbols = self.file.as_deref().map(|file| symbols_of_rows(file, |name| self.options.wants(name)));
+            format.has_sure_symbols = symbols.is_some_and(|symbols| !symbols.is_empty());
+        }
         choose_prices(&self.name, &mut format, self.options.prices)?;
         self.adjusted_column = AdjustedColumn::from_format(&format);
         self.assumed_volume = AssumedVolume::new(&format);
@@ -289,7 +306,8 @@ impl BarLines {
         let named = named.filter(|(own, found)| own.as_bytes() != *found);
         let named = named.map(|(own, found)| (own, String::from_utf8_lossy(found)));
         if let Some((own, found)) = named {
-            if !is_name_of(own, &found) {
+            // A column such as `company` may have another name of the instrument.
+            if format.has_sure_symbols && !is_name_of(own, &found) {
                 if !std::mem::replace(&mut self.has_passed_symbol, true) {
                     self.complaints.push(format!("rows of other symbols than {own}, such as {found}, are passed over"));
                 }
@@ -317,7 +335,14 @@ impl BarLines {
         }
         if row.is_ok() {
             self.symbol_column.add(&fields, format, line);
-            self.symbol_column.check(&self.name, &self.header, format, None)?;
+            if !format.has_sure_symbols
+                && let Some(place) = self.symbol_column.place(&fields, format)
+            {
+                self.shared_times.add(place, &fields, format);
+            }
+            if format.has_sure_symbols || self.shared_times.is_found {
+                self.symbol_column.check(&self.name, &self.header, format, None)?;
+            }
         }
         let row = row.and_then(|row| self.checked(row));
         if let Ok(row) = &row {

@@ -71,7 +71,13 @@ pub fn follow(
     let mut tail = Tail::open(source)?;
     let mut bars = subject.history(&request.history)?;
     let (name, known_until) = (tail.name().to_owned(), bars.open_time.last().copied());
-    let bar_lines = || BarLines::new(&name, &options, subject.base, known_until);
+    let bar_lines = || {
+        let lines = BarLines::new(&name, &options, subject.base, known_until);
+        match file {
+            Some(path) => lines.in_file(path),
+            None => lines,
+        }
+    };
     let mut lines = bar_lines().comparing_with(KnownBars::new(&bars));
     let mut first = Ok(Vec::new());
     if file.is_some() {

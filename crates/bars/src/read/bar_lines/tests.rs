@@ -236,6 +236,33 @@ fn rows_of_a_symbol_in_another_form_are_warned_of() {
     }
 }
 
+// A file whose column `company` has another name than the symbol gave no bar.
+#[test]
+fn a_column_such_as_company_may_have_another_name() {
+    let options = ReadOptions { symbol: Some("META".to_owned()), ..in_zone("UTC") };
+    let text = |rows: &[(usize, &str)]| {
+        let rows = rows.iter().map(|(minute, name)| format!("2018-01-02 00:0{minute},1,2,1,2,{name}\n"));
+        format!("time,open,high,low,close,company\n{}", rows.collect::<String>())
+    };
+    let renamed = text(&[(5, "Facebook"), (6, "Facebook"), (7, "Facebook Inc")]);
+    let (bars, complaints) = streamed(&renamed, &options, None).unwrap();
+    assert_eq!((bars, complaints.len()), (read_whole(&renamed, &options), 0));
+    let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::M1, None);
+    renamed.lines().for_each(|line| drop(lines.push(line.as_bytes()).unwrap()));
+    assert_eq!(lines.take_warnings(), ["live: rows of Facebook are taken for those of META"]);
+    // Rows of one time are of several instruments. A file shows it before its first row is read.
+    let both = text(&[(5, "AAPL"), (5, "META"), (6, "AAPL"), (6, "META")]);
+    let error = streamed(&both, &options, None).unwrap_err();
+    assert!(error.to_string().starts_with("live: line 3: the column `company` has several symbols"), "{error}");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("both.csv");
+    fs::write(&path, &both).unwrap();
+    let mut lines = BarLines::new(&path, &options, Timeframe::M1, None).in_file(&path);
+    let bars: Vec<Bar> = both.lines().flat_map(|line| lines.push(line.as_bytes()).unwrap()).collect();
+    assert_eq!(bars, read_whole(&both, &options));
+    assert_eq!(lines.take_complaints(), ["rows of other symbols than META, such as AAPL, are passed over"]);
+}
+
 // Adjusted days after the known ones were followed without a word; a dividend between both changes
 // the prices.
 #[test]
