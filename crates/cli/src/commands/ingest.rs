@@ -132,8 +132,8 @@ struct RecipeArgs {
     #[arg(long, default_value = "M1:480,M5:288,M15:192,H1:96,H4:48")]
     timeframes: Windows,
     /// Clock at whose multiples of a timeframe bars start that are made from shorter ones, weeks on
-    /// Mondays: UTC, +02:00, America/New_York, london-5, or new-york+7, whose days close at 17:00
-    /// in New York
+    /// Mondays: UTC, +02:00, America/New_York, chicago+7 or Europe/Berlin+1 (hours from a city or
+    /// zone), or new-york+7, whose days close at 17:00 in New York
     #[arg(long, default_value = "UTC", allow_hyphen_values = true)]
     bins: BinClock,
     /// Take the bars of longer timeframes as a symbol's own files have them (EURUSD_H1.csv beside
