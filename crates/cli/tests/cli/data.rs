@@ -64,10 +64,10 @@ fn bins_follow_the_clock_that_is_stated() {
     let later = lines(0, 1).chain(lines(cut, usize::MAX));
     stage.write("later.csv", &later.collect::<String>());
     let line = "ingest bars.csv --symbol EURUSD --timeframes H1:4,H4:3,D1:2 --features body --horizon 5 --stride 60";
-    let refused = stage.run(&format!("{line} --out series.h5 --bins exchange")).code(2);
+    let refused = stage.run(&format!("{line} --out series.h5 --bins nowhere")).code(2);
     let message = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
     let expected =
-        "unknown time zone `exchange`: expected UTC, an offset such as +02:00, a name such as America/New_York";
+        "unknown time zone `nowhere`: expected UTC, an offset such as +02:00, a name such as America/New_York";
     assert!(message.contains("--bins") && message.contains(expected), "{message}");
 
     stage.succeeds(&format!("{line} --out utc.h5"));
@@ -106,6 +106,14 @@ fn bins_follow_the_clock_that_is_stated() {
     stage.succeeds("ingest --append later.csv --symbol EURUSD --out series.h5");
     assert_eq!((hours("D1"), &stage.succeeds("inspect series.h5")["bins"]), (before, &"new-york+7".into()));
     stage.succeeds("leak series.h5 --samples 5");
+
+    let [message, _] = stage.fails(&format!("{line} --out series.h5 --bins exchange"), 2);
+    assert!(message.contains("bins=exchange: the files tell no clock"), "{message}");
+    stage.succeeds(&format!("{line} --out named.h5 --zone Europe/Berlin --bins Europe/Berlin"));
+    stage.succeeds(&format!("{line} --out exchange.h5 --zone Europe/Berlin --bins exchange"));
+    assert!(stage.read("named.h5") == stage.read("exchange.h5"), "the file has the clock of its bars");
+    assert_eq!(stage.succeeds("inspect exchange.h5")["bins"], "Europe/Berlin");
+    stage.succeeds("ingest --append later.csv --symbol EURUSD --out exchange.h5 --bins exchange");
 }
 
 /// The bars of one pair became those of another without a word.
