@@ -25,6 +25,11 @@ impl Zone {
         Zone { name: "UTC".to_owned(), rules: TimeZone::UTC, ahead_ns: 0 }
     }
 
+    /// The clock that its own is ahead of or behind: when it is moved, so is its own.
+    pub fn rules(&self) -> &TimeZone {
+        &self.rules
+    }
+
     /// When the zone's clock shows `wall_ns`.
     pub(crate) fn occurrence(&self, wall_ns: i64) -> Occurrence {
         let rules_wall_ns = wall_ns - self.ahead_ns;

@@ -114,6 +114,12 @@ fn bins_follow_the_clock_that_is_stated() {
     assert!(stage.read("named.h5") == stage.read("exchange.h5"), "the file has the clock of its bars");
     assert_eq!(stage.succeeds("inspect exchange.h5")["bins"], "Europe/Berlin");
     stage.succeeds("ingest --append later.csv --symbol EURUSD --out exchange.h5 --bins exchange");
+
+    // Chicago's clock is moved an hour after New York's.
+    stage.succeeds(&format!("{line} --out chicago.h5 --bins America/Chicago+7"));
+    assert_eq!(stage.succeeds("inspect chicago.h5")["bins"], "chicago+7");
+    let proof = stage.succeeds("leak chicago.h5 --samples 5");
+    assert_eq!(proof["clock_changes"].as_array().unwrap().len(), 3, "{proof}");
 }
 
 /// The bars of one pair became those of another without a word.
