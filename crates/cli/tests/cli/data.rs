@@ -391,7 +391,8 @@ fn a_file_of_which_little_is_kept_is_doubted() {
     assert!(doubts(&stage));
 }
 
-/// `inspect` of a series of five timeframes printed 202 lines, and one warning five times.
+/// `inspect` of a series of five timeframes printed 202 lines, later 131, and one warning five
+/// times.
 #[test]
 fn inspect_tells_a_problem_of_several_tables_once_and_is_short() {
     let stage = Stage::new();
@@ -405,9 +406,19 @@ fn inspect_tells_a_problem_of_several_tables_once_and_is_short() {
             table.write_raw(&values).unwrap();
         }
     });
+    let is_short = |text: &str| {
+        assert_eq!(text.matches("is constant at 1").count(), 1, "{text}");
+        assert!(text.contains("warning: /series/M1/values, /series/M5/values, /series/H4/values: column"), "{text}");
+    };
     let text = stage.said("inspect series.h5");
-    assert_eq!(text.matches("is constant at 1").count(), 1, "{text}");
-    assert!(text.contains("warning: /series/M1/values, /series/M5/values, /series/H4/values: column"), "{text}");
+    is_short(&text);
+    assert!(text.lines().count() <= 40 && text.contains("`--all` prints all attributes and "), "{text}");
+    for timeframe in ["M1: windows of 4", "M5: windows of 3", "H4: windows of 2"] {
+        let line = text.lines().find(|line| line.starts_with(timeframe)).unwrap_or_else(|| panic!("{text}"));
+        assert!(line.ends_with(", 30 features"), "{line}");
+    }
+    let text = stage.said("inspect series.h5 --all");
+    is_short(&text);
     assert!(
         text.contains("… and 18 more, which --json lists") && text.lines().count() < 130,
         "{}",
