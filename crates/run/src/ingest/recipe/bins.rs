@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-use megabatch_bars::{BinClock, ReadSummary, Recording, UnknownName, listed as listed_names};
+use megabatch_bars::{BinClock, ReadSummary, Recording, UnknownName, Zone, listed as listed_names};
 use serde_json::Value;
 
 use super::Recipe;
@@ -24,6 +24,18 @@ pub enum Bins {
 }
 
 impl Bins {
+    /// The clock for bars or ticks whose times are in the stated `zone`.
+    ///
+    /// # Errors
+    /// A usage error for the clock of the files where no zone is stated.
+    pub fn in_zone(&self, zone: Option<&Zone>) -> Result<BinClock> {
+        match (self, zone) {
+            (Bins::Clock(clock), _) => Ok(clock.clone()),
+            (Bins::Exchange, Some(zone)) => Ok(zone.to_string().parse()?),
+            (Bins::Exchange, None) => Err(no_clock("no zone is stated")),
+        }
+    }
+
     /// The clock; UTC for that of files, until it is known.
     pub(super) fn clock(&self) -> BinClock {
         match self {
@@ -57,6 +69,12 @@ impl FromStr for Bins {
     }
 }
 
+/// The error of bins of an exchange whose clock is not known.
+fn no_clock(fault: &str) -> Error {
+    let fix = "state the zone of the exchange, or name a clock in place of exchange";
+    Error::usage(format!("bins={EXCHANGE}: {fault}; {fix}")).with_field("key", "bins")
+}
+
 /// The clocks by which files of bars were read; `None` for times with offsets of their own.
 pub(super) type FileClocks = BTreeSet<Option<String>>;
 
@@ -79,11 +97,8 @@ impl Recipe {
     /// # Errors
     /// A usage error where these have several, or none but UTC.
     pub(super) fn bin_clock(&self, clocks: &FileClocks) -> Result<BinClock> {
-        if let Bins::Clock(clock) = &self.bins {
-            return Ok(clock.clone());
-        }
-        if let Some(zone) = &self.zone {
-            return Ok(zone.to_string().parse()?);
+        if self.bins != Bins::Exchange || self.zone.is_some() {
+            return self.bins.in_zone(self.zone.as_ref());
         }
         let told: Vec<String> = clocks.iter().flatten().filter(|clock| *clock != "UTC").cloned().collect();
         let fault = match &told[..] {
@@ -94,8 +109,7 @@ impl Recipe {
             }
             several => format!("the files have several clocks ({})", listed_names(several)),
         };
-        let fix = "state the zone of the exchange, or name a clock in place of exchange";
-        Err(Error::usage(format!("bins={EXCHANGE}: {fault}; {fix}")).with_field("key", "bins"))
+        Err(no_clock(&fault))
     }
 
     /// The recipe with the clock of its bins, of the bars of `recordings`.
