@@ -261,7 +261,7 @@ const LINES_MAX: usize = 40;
 /// Rows of each list that are printed on a screen, where there are few lists.
 const ROWS_MAX: usize = 8;
 
-/// What a screen has space for.
+/// The text that a screen has space for.
 fn on_a_screen(inspection: &Inspection, source: &IngestFacts) -> String {
     let mut texts = (1..=ROWS_MAX).rev().map(|rows| summary(inspection, source, rows));
     let fitting = texts.find(|text| text.lines().count() <= LINES_MAX);

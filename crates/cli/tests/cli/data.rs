@@ -394,7 +394,7 @@ fn a_file_of_which_little_is_kept_is_doubted() {
 /// `inspect` of a series of five timeframes printed 202 lines, later 131, and one warning five
 /// times.
 #[test]
-fn inspect_tells_a_problem_of_several_tables_once_and_is_short() {
+fn inspect_tells_a_problem_of_several_tables_once_and_tells_the_problem() {
     let stage = Stage::new();
     stage.succeeds("synth series.h5 --samples 200 --timeframes M1:4,M5:3,M15:2,H1:2,H4:2 --features 30 --targets 36");
     stage.with_hdf5("series.h5", |path| {
@@ -406,19 +406,19 @@ fn inspect_tells_a_problem_of_several_tables_once_and_is_short() {
             table.write_raw(&values).unwrap();
         }
     });
-    let is_short = |text: &str| {
+    let tells_the_problem = |text: &str| {
         assert_eq!(text.matches("is constant at 1").count(), 1, "{text}");
         assert!(text.contains("warning: /series/M1/values, /series/M5/values, /series/H4/values: column"), "{text}");
     };
     let text = stage.said("inspect series.h5");
-    is_short(&text);
+    tells_the_problem(&text);
     assert!(text.lines().count() <= 40 && text.contains("`--all` prints all attributes and "), "{text}");
     for timeframe in ["M1: windows of 4", "M5: windows of 3", "H4: windows of 2"] {
         let line = text.lines().find(|line| line.starts_with(timeframe)).unwrap_or_else(|| panic!("{text}"));
         assert!(line.ends_with(", 30 features"), "{line}");
     }
     let text = stage.said("inspect series.h5 --all");
-    is_short(&text);
+    tells_the_problem(&text);
     assert!(
         text.contains("… and 18 more, which --json lists") && text.lines().count() < 130,
         "{}",
