@@ -48,14 +48,14 @@ struct View {
 }
 
 const VIEWS: [View; 4] = [
-    View { name: "light", width: 1280, options: &[] },
-    View { name: "dark", width: 1280, options: &["--blink-settings=preferredColorScheme=0"] },
+    View { name: "light", width: 1400, options: &[] },
+    View { name: "dark", width: 1400, options: &["--blink-settings=preferredColorScheme=0"] },
     View { name: "medium", width: 800, options: &[] },
     View { name: "narrow", width: 600, options: &[] },
 ];
 
 const TWO_VIEWS: &[View] =
-    &[View { name: "light", width: 1280, options: &[] }, View { name: "narrow", width: 600, options: &[] }];
+    &[View { name: "light", width: 1400, options: &[] }, View { name: "narrow", width: 600, options: &[] }];
 
 /// The top of the demo's report, which the README shows.
 const README_VIEW: View = View { name: "readme", width: 1100, options: &[] };

@@ -7,7 +7,7 @@ use bytemuck::Pod;
 use megabatch_run::config::SettingSources;
 use megabatch_run::graph::{BoxEdges, BuildRequest, Destination, GraphKind, Options, Symmetry, Widths};
 use megabatch_run::ingest::{
-    BarClock, BarColumn, BarColumns, BarTimeColumn, BarTimes, Feature, FeatureList, FunctionInputs, Recipe,
+    BarClock, BarColumn, BarColumns, BarTimeColumn, BarTimes, Bins, Feature, FeatureList, FunctionInputs, Recipe,
     TableColumns, Timeframe, Zone, likely_symbol as likely,
 };
 use megabatch_run::memory::{Policies, ReplayOptions, SnapshotOptions, Trace, replay, snapshot};
@@ -201,12 +201,14 @@ pub(crate) struct TicksCall {
 
 impl TicksCall {
     fn options(&self) -> megabatch_run::Result<TickOptions> {
+        let zone: Option<Zone> = self.zone.as_deref().map(str::parse).transpose()?;
+        let bins: Bins = self.bins.parse()?;
         Ok(TickOptions {
-            bins: self.bins.parse()?,
+            bins: bins.in_zone(zone.as_ref())?,
             price: self.price.as_deref().map(str::parse).transpose()?,
             volume: self.volume.as_deref().map(str::parse).transpose()?,
             format: self.format.as_deref().map(str::parse).transpose()?,
-            zone: self.zone.as_deref().map(str::parse).transpose()?,
+            zone,
             point: self.point,
             on_error: self.on_error.parse()?,
             ..TickOptions::new(self.bars.parse()?)

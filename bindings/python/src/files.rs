@@ -16,11 +16,11 @@ use crate::host::PythonHost;
 use crate::process;
 use crate::training::{Told, told};
 
-/// Contents and faults of a file of samples or bars.
+/// Contents and faults of a file of samples or bars: what fits on a screen, or all.
 #[pyfunction]
-pub(crate) fn inspect(py: Python<'_>, path: PathBuf) -> PyResult<Told<'_>> {
+pub(crate) fn inspect(py: Python<'_>, path: PathBuf, all: bool) -> PyResult<Told<'_>> {
     process::check(py)?;
-    let report = py.detach(|| megabatch_run::inspect::inspect(&path)).or_raise(py)?;
+    let report = py.detach(|| megabatch_run::inspect::inspect(&path, all)).or_raise(py)?;
     told(py, &report)
 }
 

@@ -18,6 +18,10 @@ class Files(InFolder):
             said = json.loads(self.program("inspect", path, "--json"))
             self.assertEqual(report.facts, said)
             self.assertIn(path.name, repr(report))
+            whole = mb.inspect(data, all=True)
+            self.assertEqual(whole.facts, said)
+            self.assertGreaterEqual(len(whole.text), len(report.text))
+        self.assertLessEqual(len(mb.inspect(series).text.splitlines()), 40)
         with self.assertRaises(mb.MegabatchError):
             mb.inspect(self.folder / "missing.h5")
 

@@ -55,6 +55,7 @@ class Module(InFolder):
             ("no data: give --data FILE, or data.path", "no data: give a dataset, or data.path"),
             ("note: --k 5 makes neighbours", "note: k=5 makes neighbours"),
             ("3 more, which --json lists; add --force", "3 more, which facts lists; add changed_data=True"),
+            ("`--all` prints 9 datasets", "`all=True` prints 9 datasets"),
             ("a--b.csv: line 3, -1 to --2", "a--b.csv: line 3, -1 to --2"),
             ('source = {"recipe":["--base=M1"]}', 'source = {"recipe":["--base=M1"]}'),
             ("name them with `--bid` and `--ask`", "name them with `bid` and `ask`"),

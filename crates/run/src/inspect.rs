@@ -8,7 +8,7 @@ use megabatch_atomic_file as atomic_file;
 use megabatch_bars::{Error as BarsError, OnError, ReadOptions, ReadSummary, bar_files, is_bar_file, read, read_all};
 use megabatch_chunk_io::{
     AttributeValue, ColumnStatistics, DatasetEntry, Inspection, InstrumentInspection, Problem, SampleBlock, Severity,
-    Shape, Source,
+    Shape, Source, TimeframeInspection,
 };
 use megabatch_gpu_core::Device;
 use safetensors::tensor::{Dtype, TensorView, serialize};
@@ -20,34 +20,36 @@ use crate::error::{Context as _, Error, Kind, Result};
 use crate::ingest::provenance::{LISTS, listed, recording_json};
 use crate::output;
 use crate::run_folder::RunFolder;
-use crate::text::{bytes, shown, utc};
+use crate::text::{bytes, plural, shown, utc};
 
 /// Contents and faults of the data file `file`, and what a model sees of it: an HDF5 file of either
 /// layout, or bars as text. Of a folder, those of each such file in it. Data that cannot be used
-/// give a verdict of [`Kind::Data`].
+/// give a verdict of [`Kind::Data`]. The text of a file fits on a screen unless `all` is true; the
+/// JSON is the same.
 ///
 /// # Errors
 /// A data error for a file that cannot be read, and for a folder without data files; a usage error
 /// for the folder of a run.
-pub fn inspect(file: &Path) -> Result<CommandReport> {
+pub fn inspect(file: &Path, all: bool) -> Result<CommandReport> {
     if file.is_dir() {
-        return inspect_folder(file);
+        return inspect_folder(file, all);
     }
     if is_bar_file(file) {
-        return inspect_text(file);
+        return inspect_text(file, all);
     }
     refuse_graphs(file)?;
     let mut inspection = megabatch_chunk_io::inspect(file)?;
     advise_on_constant_features(&mut inspection);
     let source = IngestFacts::from_inspection(&inspection);
-    let report = CommandReport::new(describe(&inspection, &source), &with_facts(&inspection, &source)?);
+    let text = if all { describe(&inspection, &source) } else { on_a_screen(&inspection, &source) };
+    let report = CommandReport::new(text, &with_facts(&inspection, &source)?);
     let is_unusable = inspection.problems.iter().any(|problem| problem.severity == Severity::Error);
     Ok(if is_unusable { report.with_verdict(Kind::Data) } else { report })
 }
 
 /// Contents and faults of each data file in a folder. One that cannot be read is named with its
 /// error.
-fn inspect_folder(folder: &Path) -> Result<CommandReport> {
+fn inspect_folder(folder: &Path, all: bool) -> Result<CommandReport> {
     // A folder of data may have a config.yaml too.
     if RunFolder::open(folder).is_ok_and(|run| run.plan_file().is_file()) {
         return Err(Error::usage(format!(
@@ -75,7 +77,7 @@ fn inspect_folder(folder: &Path) -> Result<CommandReport> {
     }
     let (mut texts, mut facts, mut has_faults) = (Vec::new(), Vec::new(), false);
     for file in &files {
-        let (text, own) = match inspect(file) {
+        let (text, own) = match inspect(file, all) {
             Ok(report) => {
                 has_faults |= report.verdict.is_some();
                 (report.to_string(), json!({ "file": shown(file), "contents": report.json }))
@@ -105,22 +107,25 @@ fn advise_on_constant_features(inspection: &mut Inspection) {
 }
 
 /// Summary that `ingest` would give of a file of bars; rows that cannot be used are counted.
-fn inspect_text(file: &Path) -> Result<CommandReport> {
+fn inspect_text(file: &Path, all: bool) -> Result<CommandReport> {
     let options = ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() };
     if options.symbols_of(file)?.len() > 1 {
-        return inspect_symbols(file, &options);
+        return inspect_symbols(file, &options, all);
     }
     let recording = read(&[file], &options)?;
-    let path = file.display();
+    let (path, summary) = (file.display(), recording.summary.to_string());
+    let lines: Vec<&str> = summary.lines().collect();
+    let shown = if all { lines.len() } else { LINES_MAX - 2 };
+    let first = lines.iter().take(shown).map(|line| format!("{line}\n")).collect::<String>();
     let text = format!(
-        "{}\na file of bars as text; `megabatch ingest {path} --out series.h5` makes a series of it",
-        recording.summary
+        "{first}{}a file of bars as text; `megabatch ingest {path} --out series.h5` makes a series of it",
+        more(lines.len(), shown)
     );
     Ok(CommandReport::new(text, &recording_json(&recording.summary)?))
 }
 
 /// Numbers of each symbol of a file that has bars of several.
-fn inspect_symbols(file: &Path, options: &ReadOptions) -> Result<CommandReport> {
+fn inspect_symbols(file: &Path, options: &ReadOptions, all: bool) -> Result<CommandReport> {
     let universe = read_all(&[file], options)?;
     let summaries = || universe.recordings.iter().map(|recording| &recording.summary);
     let symbols: Vec<Value> = summaries()
@@ -149,7 +154,10 @@ fn inspect_symbols(file: &Path, options: &ReadOptions) -> Result<CommandReport> 
     text.push_str(&more(symbols.len(), SYMBOLS_MAX));
     if !universe.excluded.is_empty() {
         text.push_str("\ncannot be used\n");
-        universe.describe_excluded().iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+        let lines = universe.describe_excluded();
+        let shown = if all { lines.len() } else { ROWS_MAX };
+        lines.iter().take(shown).for_each(|line| text.push_str(&format!("  {line}\n")));
+        text.push_str(&more(lines.len(), shown));
     }
     let first = &universe.recordings[0].symbol;
     text.push_str(&format!(
@@ -248,14 +256,95 @@ fn with_facts(inspection: &Inspection, source: &IngestFacts) -> Result<Value> {
     Ok(json)
 }
 
-fn describe(inspection: &Inspection, source: &IngestFacts) -> String {
+/// Lines that fit on a screen.
+const LINES_MAX: usize = 40;
+/// Rows of each list that are printed on a screen, where there are few lists.
+const ROWS_MAX: usize = 8;
+
+/// The text that a screen has space for.
+fn on_a_screen(inspection: &Inspection, source: &IngestFacts) -> String {
+    let mut texts = (1..=ROWS_MAX).rev().map(|rows| summary(inspection, source, rows));
+    let fitting = texts.find(|text| text.lines().count() <= LINES_MAX);
+    fitting.unwrap_or_else(|| summary(inspection, source, 1))
+}
+
+/// The file with about `rows` rows of each list, and statistics of the shortest timeframe's
+/// features.
+fn summary(inspection: &Inspection, source: &IngestFacts, rows: usize) -> String {
+    let mut text = head(inspection);
+    let attributes = inspection.attributes.iter().map(|(name, value)| format!("{name} = {value}"));
+    let short = attributes.filter(|line| line.chars().count() <= ATTRIBUTE_MAX && !line.contains('\n'));
+    let short: Vec<String> = short.take(ATTRIBUTES_MAX).collect();
+    if !short.is_empty() {
+        text.push_str(&format!("  {}\n", short.join(", ")));
+    }
+    text.push_str(&overview(inspection, source));
+    text.push_str(&instruments(inspection, source, rows));
+    let timeframes = &inspection.timeframes;
+    let shown = rows.max(TIMEFRAMES_MIN);
+    for (place, timeframe) in timeframes.iter().take(shown).enumerate() {
+        let features = plural(timeframe.features.len(), "feature");
+        let start = if place == 0 { "\n" } else { "" };
+        text.push_str(&format!("{start}{}, {features}\n", windows(timeframe)));
+    }
+    text.push_str(&more(timeframes.len(), shown));
+    if let Some(first) = timeframes.first() {
+        let name = first.name.as_ref().map_or(String::new(), |name| format!(" of {name}"));
+        text.push_str(&format!("\nfeatures{name}\n{}", columns(&first.features, rows)));
+    }
+    if !inspection.targets.is_empty() {
+        text.push_str(&format!("\ntargets by horizon\n{}", columns(&inspection.targets, rows)));
+    }
+    text.push_str(&verified(inspection));
+    text.push_str(&format!(
+        "\n`--all` prints all attributes and {}, and the features of each timeframe\n",
+        plural(inspection.datasets.len(), "dataset")
+    ));
+    text.push_str(&problems(&inspection.problems, rows.max(PROBLEMS_MIN)));
+    text
+}
+
+/// Attributes that are printed on a screen.
+const ATTRIBUTES_MAX: usize = 10;
+/// Characters of such an attribute.
+const ATTRIBUTE_MAX: usize = 40;
+/// Timeframes that are printed on a screen in any case.
+const TIMEFRAMES_MIN: usize = 5;
+/// Problems that are printed on a screen in any case.
+const PROBLEMS_MIN: usize = 4;
+
+/// The file's name, layout and size.
+fn head(inspection: &Inspection) -> String {
     let layout = inspection.layout.map_or("no layout of ours".to_owned(), |layout| format!("{layout} layout"));
-    let mut text = format!("{}: {layout}, {}\n", inspection.path.display(), bytes(inspection.bytes as usize));
+    format!("{}: {layout}, {}\n", inspection.path.display(), bytes(inspection.bytes as usize))
+}
+
+fn describe(inspection: &Inspection, source: &IngestFacts) -> String {
+    let mut text = head(inspection);
     for (name, value) in &inspection.attributes {
         let value = value.to_string();
         let shown: String = value.chars().take(100).collect();
         text.push_str(&format!("  {name} = {shown}{}\n", if shown.len() < value.len() { "…" } else { "" }));
     }
+    text.push_str(&overview(inspection, source));
+    text.push_str(&instruments(inspection, source, usize::MAX));
+    for timeframe in &inspection.timeframes {
+        text.push_str(&format!("\n{}\n{}", windows(timeframe), columns(&timeframe.features, COLUMNS_MAX)));
+    }
+    if !inspection.targets.is_empty() {
+        text.push_str(&format!("\ntargets by horizon\n{}", columns(&inspection.targets, COLUMNS_MAX)));
+    }
+    text.push_str(&verified(inspection));
+    text.push_str("\ndatasets\n");
+    inspection.datasets.iter().take(DATASETS_MAX).for_each(|dataset| text.push_str(&dataset_line(dataset)));
+    text.push_str(&more(inspection.datasets.len(), DATASETS_MAX));
+    text.push_str(&problems(&inspection.problems, usize::MAX));
+    text
+}
+
+/// Numbers of the samples, their times, and what was done to the bars.
+fn overview(inspection: &Inspection, source: &IngestFacts) -> String {
+    let mut text = String::new();
     if let Some(shape) = &inspection.shape {
         text.push_str(&format!("\n{} samples, {} targets each\n", shape.samples, shape.horizons));
     }
@@ -273,29 +362,24 @@ fn describe(inspection: &Inspection, source: &IngestFacts) -> String {
     if let Some(scaling) = &source.scaling {
         text.push_str(&format!("features are scaled, {scaling}: their values are not those of the bars\n"));
     }
-    text.push_str(&instruments(inspection, source));
-    for timeframe in &inspection.timeframes {
-        let name = timeframe.name.as_deref().unwrap_or("features");
-        let bars = timeframe.bars.map_or(String::new(), |bars| format!(" over {bars} bars"));
-        text.push_str(&format!("\n{name}: windows of {}{bars}\n", timeframe.steps));
-        text.push_str(&columns(&timeframe.features));
-    }
-    if !inspection.targets.is_empty() {
-        text.push_str("\ntargets by horizon\n");
-        text.push_str(&columns(&inspection.targets));
-    }
-    if let Some(fingerprint) = &inspection.fingerprint {
-        text.push_str(&format!("\nverified when it was written and now, fingerprint {fingerprint}\n"));
-    }
-    text.push_str("\ndatasets\n");
-    inspection.datasets.iter().take(DATASETS_MAX).for_each(|dataset| text.push_str(&dataset_line(dataset)));
-    text.push_str(&more(inspection.datasets.len(), DATASETS_MAX));
-    text.push_str(&problems(&inspection.problems));
     text
 }
 
-/// A line an instrument, where the file names any.
-fn instruments(inspection: &Inspection, source: &IngestFacts) -> String {
+/// Windows of a timeframe and its bars.
+fn windows(timeframe: &TimeframeInspection) -> String {
+    let name = timeframe.name.as_deref().unwrap_or("features");
+    let bars = timeframe.bars.map_or(String::new(), |bars| format!(" over {bars} bars"));
+    format!("{name}: windows of {}{bars}", timeframe.steps)
+}
+
+fn verified(inspection: &Inspection) -> String {
+    inspection.fingerprint.as_ref().map_or(String::new(), |fingerprint| {
+        format!("\nverified when it was written and now, fingerprint {fingerprint}\n")
+    })
+}
+
+/// A line an instrument, where the file names any, of the first `shown`.
+fn instruments(inspection: &Inspection, source: &IngestFacts, shown: usize) -> String {
     if inspection.instruments.is_empty() {
         return String::new();
     }
@@ -314,26 +398,27 @@ fn instruments(inspection: &Inspection, source: &IngestFacts) -> String {
             .chain([instrument.samples.to_string(), first, last, pip_size])
             .collect()
     };
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(inspection.instruments.iter().map(row)).collect();
-    format!("\ninstruments\n{}", table(&rows, 0, 0))
+    let all = &inspection.instruments;
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(all.iter().take(shown).map(row)).collect();
+    format!("\n{}\n{}{}", plural(all.len(), "instrument"), table(&rows, 0, 0), more(all.len(), shown))
 }
 
-fn columns(columns: &[ColumnStatistics]) -> String {
+fn columns(columns: &[ColumnStatistics], shown: usize) -> String {
     let head = ["", "min", "max", "mean", "std"].map(str::to_owned).to_vec();
     let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.4}"));
     let row = |column: &ColumnStatistics| {
         let ColumnStatistics { name, min, max, mean, std, .. } = column;
         std::iter::once(name.clone()).chain([min, max, mean, std].map(|value| number(*value))).collect()
     };
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(columns.iter().take(COLUMNS_MAX).map(row)).collect();
-    table(&rows, 24, 10) + &more(columns.len(), COLUMNS_MAX)
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(columns.iter().take(shown).map(row)).collect();
+    table(&rows, 24, 10) + &more(columns.len(), shown)
 }
 
-/// Columns of a table that are printed.
+/// Columns of a table that are printed where all is.
 const COLUMNS_MAX: usize = 12;
 /// Symbols of a file of bars that are printed.
 const SYMBOLS_MAX: usize = 24;
-/// Datasets that are printed.
+/// Datasets that are printed where all is.
 const DATASETS_MAX: usize = 24;
 
 /// A line on the number of rows that are left out.
@@ -370,7 +455,7 @@ fn dataset_line(dataset: &DatasetEntry) -> String {
     format!("  {path:<24} {shape:<22} {dtype:<10} {storage}{filters}, {size}\n")
 }
 
-fn problems(problems: &[Problem]) -> String {
+fn problems(problems: &[Problem], shown: usize) -> String {
     if problems.is_empty() {
         return "\nno problems found\n".to_owned();
     }
@@ -379,16 +464,17 @@ fn problems(problems: &[Problem]) -> String {
         format!("{}{index}", problem.object)
     };
     let same = |a: &Problem, b: &Problem| (a.severity, &a.message, &a.fix) == (b.severity, &b.message, &b.fix);
-    let mut text = "\n".to_owned();
+    let mut lines = Vec::new();
     for (k, problem) in problems.iter().enumerate() {
         if problems[..k].iter().any(|earlier| same(earlier, problem)) {
             continue;
         }
         // One problem of several objects is told once.
         let places: Vec<String> = problems.iter().filter(|other| same(other, problem)).map(place).collect();
-        text.push_str(&format!("{}: {}: {}; {}\n", problem.severity, places.join(", "), problem.message, problem.fix));
+        lines.push(format!("{}: {}: {}; {}\n", problem.severity, places.join(", "), problem.message, problem.fix));
     }
-    text
+    let first = lines.iter().take(shown).map(String::as_str).collect::<String>();
+    format!("\n{first}{}", more(lines.len(), shown))
 }
 
 #[cfg(test)]

@@ -26,8 +26,9 @@ class IngestOptions(TypedDict, total=False):
     base: str
     """Timeframe of the bars, such as `M1`; by default from their spacing."""
     bins: str
-    """Clock at whose multiples of a timeframe bars start that are made from shorter ones, `UTC` by default. Days of
-    `new-york+7` close at 17:00 in New York."""
+    """Clock at whose multiples of a timeframe bars start that are made from shorter ones, `UTC` by default, or any
+    zone: `+02:00`, `Europe/Berlin`, `chicago+7`, `Europe/Berlin+1`. Days of `new-york+7` close at 17:00 in New York.
+    `exchange` is `zone`, or else the clock that the files tell."""
     own_bars: bool
     """True to take the bars of longer timeframes as a symbol's own files have them, `EURUSD_H1.csv` beside
     `EURUSD_M1.csv`."""

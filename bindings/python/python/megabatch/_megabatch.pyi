@@ -405,9 +405,9 @@ def ingest(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGet
     Makes a series file from files of bars, with options named as in `megabatch ingest`.
     """
 
-def inspect(path: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
+def inspect(path: str | PathLike[str], all: bool) -> tuple[str, dict[str, Any]]:
     """
-    Contents and faults of a file of samples or bars.
+    Contents and faults of a file of samples or bars: what fits on a screen, or all.
     """
 
 def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[str]], context: SupportsGetItem[int, str], samples: SupportsIndex, seed: SupportsIndex, set: SupportsGetItem[int, str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:

@@ -26,6 +26,7 @@ _OTHER_NAMES = {
 # Options without a value.
 _FLAGS = {
     "absolute",
+    "all",
     "allow-other-instruments",
     "cold",
     "demean",

@@ -62,12 +62,14 @@ class Comparison:
         return table(self.text.partition("\n")[0], ["", *(run["label"] for run in runs)], rows)
 
 
-def inspect(data: StrPath | Dataset) -> FileReport:
-    """Contents of a file of samples (`.h5`) or of bars as text, its problems, and what a model would see."""
+def inspect(data: StrPath | Dataset, *, all: bool = False) -> FileReport:
+    """Contents of a file of samples (`.h5`) or of bars as text, its problems, and what a model would see.
+
+    The text fits on a screen unless `all` is true; the facts are the same."""
     path = _path(data, "inspect")
     if os.path.isfile(os.path.join(path, "config.yaml")):
         raise ConfigError(f"{path} is a run, and inspect takes files of samples and bars: mb.load_run opens it", file=str(path))
-    text, facts = _megabatch.inspect(path)
+    text, facts = _megabatch.inspect(path, all)
     return FileReport(in_python(text), facts)
 
 

@@ -50,8 +50,9 @@ def ticks_to_bars(
     `bars` is a timeframe such as `M1`, whose bars `ingest` reads, or `ticks:N` or `volume:V`, whose bars have no fixed
     length and a column `close_time`. `price` is by default `mid` where the ticks have bid and ask, else `last`; `volume`
     the `sum` of volumes for trades and for Dukascopy, else the number of `ticks`. `zone` is the clock of times without
-    offset, which MetaTrader's files need (`new-york+7`); `bins` the clock at whose multiples bars start; `point` the
-    price of a point in `.bi5` files. Defective ticks are errors, or dropped and counted with `on_error="skip"`."""
+    offset, which MetaTrader's files need (`new-york+7`); `bins` the clock at whose multiples bars start, `exchange`
+    for that of `zone`; `point` the price of a point in `.bi5` files. Defective ticks are errors, or dropped and counted
+    with `on_error="skip"`."""
     out = _arguments.require_path(out, "out", "the path of the file to write")
     paths = _arguments.require_paths(files, "files", "the path of a file of ticks, or a list of them")
     call = {

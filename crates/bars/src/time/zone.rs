@@ -1,11 +1,13 @@
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 
 use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
 use crate::time::numbers::SECOND_NS;
-use crate::time::timestamp::{HOUR_NS, parse_offset};
+use crate::time::timestamp::{DAY_NS, HOUR_NS, parse_offset};
 use crate::unknown_name::UnknownName;
 
 /// The clock that a file's timestamps were read from.
@@ -21,6 +23,11 @@ impl Zone {
     /// Coordinated universal time.
     pub fn utc() -> Self {
         Zone { name: "UTC".to_owned(), rules: TimeZone::UTC, ahead_ns: 0 }
+    }
+
+    /// The clock that its own is ahead of or behind: when it is moved, so is its own.
+    pub fn rules(&self) -> &TimeZone {
+        &self.rules
     }
 
     /// When the zone's clock shows `wall_ns`.
@@ -144,9 +151,10 @@ impl FromStr for Zone {
     type Err = UnknownName;
 
     /// Reads `UTC`, an offset such as `+02:00`, an IANA name such as `America/New_York`, or a
-    /// number of hours ahead of or behind the clock of New York or London, changes of daylight
-    /// saving included. `new-york+7` is the clock of MetaTrader brokers, on which the trading day
-    /// ends at midnight; `london-5` is that of HistData's files since 2019.
+    /// number of hours ahead of or behind the clock of a city or of an IANA name, changes of
+    /// daylight saving included. `new-york+7` is the clock of MetaTrader brokers, on which the
+    /// trading day ends at midnight; `london-5` is that of HistData's files since 2019;
+    /// `America/Chicago+7` is `chicago+7`.
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         if name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("z") {
             return Ok(Zone::utc());
@@ -158,8 +166,8 @@ impl FromStr for Zone {
             .and_then(|offset_ns| i32::try_from(offset_ns / SECOND_NS).ok())
             .and_then(|offset_s| Offset::from_seconds(offset_s).ok())
             .map(TimeZone::fixed);
-        let expected = "UTC, an offset such as +02:00, a name such as America/New_York, or hours from a city such as new-york+7 or \
-                        london-5";
+        let expected = "UTC, an offset such as +02:00, a name such as America/New_York, or hours from a city or zone such as \
+                        new-york+7 or America/Chicago+7";
         let unknown = || {
             let nearest =
                 nearest_name(name).map_or(String::new(), |nearest| format!("{nearest}, the nearest name, or "));
@@ -192,18 +200,65 @@ fn is_one_slip_from(name: &str, known: &str) -> bool {
     name.len().min(known.len()) > 4 && start + end + 2 >= name.len().max(known.len())
 }
 
-/// Cities from whose clock others are told by a number of hours.
-const CITIES: [(&str, &str); 2] = [("new-york", "America/New_York"), ("london", "Europe/London")];
+/// Areas of the zones that are named after cities.
+const AREAS: [&str; 10] =
+    ["Africa", "America", "Antarctica", "Arctic", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific"];
+
+/// IANA names by the short names of their cities.
+static CITIES: LazyLock<BTreeMap<String, Vec<String>>> = LazyLock::new(|| {
+    let mut cities: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in jiff::tz::db().available() {
+        let name = name.as_str();
+        if name.split_once('/').is_some_and(|(area, _)| AREAS.contains(&area)) {
+            cities.entry(short_name(name)).or_default().push(name.to_owned());
+        }
+    }
+    cities
+});
+
+/// The short name of an IANA name: `new-york` for `America/New_York`.
+fn short_name(iana: &str) -> String {
+    let city = iana.rsplit('/').next().unwrap_or(iana);
+    city.to_ascii_lowercase().replace('_', "-")
+}
+
+/// The zone of a city by its short name. `None` where zones of several clocks have that name.
+fn city_zone(short: &str) -> Option<TimeZone> {
+    let mut zones = CITIES.get(short)?.iter().filter_map(|name| TimeZone::get(name).ok());
+    let first = zones.next()?;
+    zones.all(|other| is_same_clock(&first, &other)).then_some(first)
+}
+
+/// True if two zones are names of one clock: compared in each month from 1970 to 2037.
+fn is_same_clock(one: &TimeZone, other: &TimeZone) -> bool {
+    let mut months = (0..68 * 12).map(|month| instant(month * 30 * DAY_NS));
+    months.all(|time| one.to_offset(time) == other.to_offset(time))
+}
+
 /// No clock is further from another.
 const HOURS_MAX: i64 = 14;
 
-/// The clock of a name such as `new-york+7` or `london-5`.
+/// The clock of a name such as `new-york+7`, `America/Chicago-1` or `UTC+2`. It is named by the
+/// city where that is enough.
 fn shifted(name: &str) -> Option<Zone> {
-    let name = name.to_ascii_lowercase();
-    let (hours, iana) = CITIES.iter().find_map(|&(city, iana)| Some((name.strip_prefix(city)?, iana)))?;
-    let is_signed = hours.starts_with(['+', '-']);
-    let ahead: i64 = hours.parse().ok().filter(|ahead: &i64| is_signed && ahead.abs() <= HOURS_MAX)?;
-    let rules = TimeZone::get(iana).expect("the time zone database is compiled in");
+    let (place, hours) = name.split_at(name.rfind(['+', '-'])?);
+    let ahead: i64 = hours.parse().ok().filter(|ahead: &i64| ahead.abs() <= HOURS_MAX)?;
+    let place = place.to_ascii_lowercase();
+    if place == "utc" {
+        return format!("{ahead:+03}:00").parse().ok();
+    }
+    // Etc/GMT+5 is a name, and its clock is behind.
+    if place.starts_with("etc/") || place.starts_with("gmt") {
+        return None;
+    }
+    let rules = city_zone(&place).or_else(|| TimeZone::get(&place).ok())?;
+    let iana = rules.iana_name()?.to_owned();
+    let short = short_name(&iana);
+    let (place, rules) = match city_zone(&short) {
+        Some(zone) if is_same_clock(&zone, &rules) => (short, zone),
+        _ => (iana, rules),
+    };
+    let name = format!("{place}{ahead:+}");
     Some(Zone { name, rules, ahead_ns: ahead * HOUR_NS })
 }
 
@@ -226,6 +281,14 @@ mod tests {
             ("london-5", "2019-03-15 16:00", "2019-03-15T21:00:00Z"),
             ("London-5", "2019-06-14 17:00", "2019-06-14T21:00:00Z"),
             ("new-york-0", "2018-07-06 17:00", "2018-07-06T21:00:00Z"),
+            ("chicago+7", "2018-07-06 23:00", "2018-07-06T21:00:00Z"),
+            ("America/Chicago+7", "2018-01-05 23:00", "2018-01-05T22:00:00Z"),
+            ("tokyo+0", "2018-07-06 17:00", "2018-07-06T08:00:00Z"),
+            ("Europe/Berlin+1", "2018-07-06 17:00", "2018-07-06T14:00:00Z"),
+            ("Japan-1", "2018-07-06 17:00", "2018-07-06T09:00:00Z"),
+            ("UTC+2", "2018-07-06 17:00", "2018-07-06T15:00:00Z"),
+            // An IANA name, whose sign is reversed.
+            ("Etc/GMT+5", "2018-07-06 17:00", "2018-07-06T22:00:00Z"),
             // Twice in autumn: the first; skipped in spring: as if the clock had not been moved.
             ("America/New_York", "2018-11-04 01:30", "2018-11-04T05:30:00Z"),
             ("America/New_York", "2018-03-11 02:30", "2018-03-11T07:30:00Z"),
@@ -255,6 +318,30 @@ mod tests {
         assert_eq!(broker.wall_ns(0), 2 * HOUR_NS);
     }
 
+    /// Hours from any zone but New York's and London's were unknown.
+    #[test]
+    fn a_clock_ahead_of_a_zone_has_the_name_of_its_city() {
+        for (written, name) in [
+            ("new-york+7", "new-york+7"),
+            ("America/New_York+7", "new-york+7"),
+            ("Chicago+07", "chicago+7"),
+            ("america/chicago+7", "chicago+7"),
+            ("port-au-prince-1", "port-au-prince-1"),
+            ("Asia/Tokyo+0", "tokyo+0"),
+            // Two names of one clock.
+            ("Asia/Istanbul+1", "istanbul+1"),
+            ("Europe/Istanbul+1", "istanbul+1"),
+            // No city.
+            ("US/Central+7", "US/Central+7"),
+            ("UTC-3", "-03:00"),
+        ] {
+            let zone: Zone = written.parse().unwrap();
+            assert_eq!(zone.to_string(), name, "{written}");
+            // As a recipe keeps it.
+            assert_eq!(name.parse::<Zone>().unwrap(), zone, "{written}");
+        }
+    }
+
     /// `Europe/Athen` was told forms of names, and not the name.
     #[test]
     fn the_nearest_name_of_an_unknown_zone_is_told() {
@@ -277,7 +364,9 @@ mod tests {
 
     #[test]
     fn unknown_zones_are_refused() {
-        for name in ["", "EURUSD", "+25:00", "02:00", "New York", "london", "london5", "new-york+15", "london+x"] {
+        let unknown = ["", "EURUSD", "+25:00", "02:00", "New York", "london", "london5", "new-york+15", "london+x"];
+        // Whose cities are none, and whose signs would mean the reverse.
+        for name in unknown.into_iter().chain(["central+7", "nowhere+1", "GMT+2", "Etc/GMT+13"]) {
             assert!(name.parse::<Zone>().is_err(), "{name:?}");
         }
     }

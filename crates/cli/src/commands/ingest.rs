@@ -6,7 +6,7 @@ use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, FromArgMatches};
 use megabatch_run::Result;
 use megabatch_run::ingest::{
-    BinClock, Calendar, ContextFile, DateOrder, FeatureList, FormatName, OnError, Overlaps, PipSizes, Prices, Recipe,
+    Bins, Calendar, ContextFile, DateOrder, FeatureList, FormatName, OnError, Overlaps, PipSizes, Prices, Recipe,
     Repeats, Scaling, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, append, column_name,
     ingest, symbol_name,
 };
@@ -132,10 +132,11 @@ struct RecipeArgs {
     #[arg(long, default_value = "M1:480,M5:288,M15:192,H1:96,H4:48")]
     timeframes: Windows,
     /// Clock at whose multiples of a timeframe bars start that are made from shorter ones, weeks on
-    /// Mondays: UTC, +02:00, America/New_York, london-5, or new-york+7, whose days close at 17:00
-    /// in New York
+    /// Mondays: UTC, +02:00, America/New_York, chicago+7 or Europe/Berlin+1 (hours from a city or
+    /// zone), new-york+7, whose days close at 17:00 in New York, or exchange, the clock that the
+    /// bars' times are read by
     #[arg(long, default_value = "UTC", allow_hyphen_values = true)]
-    bins: BinClock,
+    bins: Bins,
     /// Take the bars of longer timeframes as a symbol's own files have them (EURUSD_H1.csv beside
     /// EURUSD_M1.csv), each from the end of its bin on, and make those of the others
     #[arg(long)]

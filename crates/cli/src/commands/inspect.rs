@@ -13,11 +13,16 @@ use crate::answer::Answer;
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   megabatch inspect series.h5
+  megabatch inspect series.h5 --all
   megabatch inspect EURUSD.csv
   megabatch inspect series.h5 --dump 0..64 samples.safetensors")]
 pub(crate) struct Args {
     /// An HDF5 file of either layout, a file of bars as text, or a folder of such files
     file: PathBuf,
+    /// Print all attributes, instruments and datasets, and the features of each timeframe, in place
+    /// of what fits on a screen
+    #[arg(long, conflicts_with = "dump")]
+    all: bool,
     /// Write the model's inputs for samples A..B (half-open, from 0) to a safetensors file
     #[arg(long, num_args = 2, value_names = ["A..B", "OUT"])]
     dump: Option<Vec<OsString>>,
@@ -30,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
             let SampleRange(range) = range;
             dump(&args.file, range, Path::new(out))?
         }
-        _ => inspect(&args.file)?,
+        _ => inspect(&args.file, args.all)?,
     };
     Ok(report.into())
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use megabatch_run::Result;
-use megabatch_run::ingest::{BinClock, OnError, Zone};
+use megabatch_run::ingest::{Bins, OnError, Zone};
 use megabatch_run::ticks::{BarRule, TickFormat, TickOptions, TickPrice, TickVolume, ticks_to_bars};
 
 use crate::answer::Answer;
@@ -45,9 +45,10 @@ pub(crate) struct Args {
     /// for MetaTrader [default: -05:00 for HistData, else that of the header, or UTC]
     #[arg(long, allow_hyphen_values = true)]
     zone: Option<Zone>,
-    /// Clock at whose multiples of a timeframe bars start, weeks on Mondays
+    /// Clock at whose multiples of a timeframe bars start, weeks on Mondays: any zone, or exchange,
+    /// which is that of --zone
     #[arg(long, default_value = "UTC", allow_hyphen_values = true)]
-    bins: BinClock,
+    bins: Bins,
     /// Price of a point in .bi5 files [default: 0.00001 for currency pairs, 0.001 for those in yen]
     #[arg(long)]
     point: Option<f64>,
@@ -59,7 +60,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let options = TickOptions {
-        bins: args.bins.clone(),
+        bins: args.bins.in_zone(args.zone.as_ref())?,
         price: args.price,
         volume: args.volume,
         format: args.format,

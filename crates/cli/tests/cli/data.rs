@@ -64,10 +64,10 @@ fn bins_follow_the_clock_that_is_stated() {
     let later = lines(0, 1).chain(lines(cut, usize::MAX));
     stage.write("later.csv", &later.collect::<String>());
     let line = "ingest bars.csv --symbol EURUSD --timeframes H1:4,H4:3,D1:2 --features body --horizon 5 --stride 60";
-    let refused = stage.run(&format!("{line} --out series.h5 --bins exchange")).code(2);
+    let refused = stage.run(&format!("{line} --out series.h5 --bins nowhere")).code(2);
     let message = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
     let expected =
-        "unknown time zone `exchange`: expected UTC, an offset such as +02:00, a name such as America/New_York";
+        "unknown time zone `nowhere`: expected UTC, an offset such as +02:00, a name such as America/New_York";
     assert!(message.contains("--bins") && message.contains(expected), "{message}");
 
     stage.succeeds(&format!("{line} --out utc.h5"));
@@ -106,6 +106,20 @@ fn bins_follow_the_clock_that_is_stated() {
     stage.succeeds("ingest --append later.csv --symbol EURUSD --out series.h5");
     assert_eq!((hours("D1"), &stage.succeeds("inspect series.h5")["bins"]), (before, &"new-york+7".into()));
     stage.succeeds("leak series.h5 --samples 5");
+
+    let [message, _] = stage.fails(&format!("{line} --out series.h5 --bins exchange"), 2);
+    assert!(message.contains("bins=exchange: the files tell no clock"), "{message}");
+    stage.succeeds(&format!("{line} --out named.h5 --zone Europe/Berlin --bins Europe/Berlin"));
+    stage.succeeds(&format!("{line} --out exchange.h5 --zone Europe/Berlin --bins exchange"));
+    assert!(stage.read("named.h5") == stage.read("exchange.h5"), "the file has the clock of its bars");
+    assert_eq!(stage.succeeds("inspect exchange.h5")["bins"], "Europe/Berlin");
+    stage.succeeds("ingest --append later.csv --symbol EURUSD --out exchange.h5 --bins exchange");
+
+    // Chicago's clock is moved an hour after New York's.
+    stage.succeeds(&format!("{line} --out chicago.h5 --bins America/Chicago+7"));
+    assert_eq!(stage.succeeds("inspect chicago.h5")["bins"], "chicago+7");
+    let proof = stage.succeeds("leak chicago.h5 --samples 5");
+    assert_eq!(proof["clock_changes"].as_array().unwrap().len(), 3, "{proof}");
 }
 
 /// The bars of one pair became those of another without a word.
@@ -377,9 +391,10 @@ fn a_file_of_which_little_is_kept_is_doubted() {
     assert!(doubts(&stage));
 }
 
-/// `inspect` of a series of five timeframes printed 202 lines, and one warning five times.
+/// `inspect` of a series of five timeframes printed 202 lines, later 131, and one warning five
+/// times.
 #[test]
-fn inspect_tells_a_problem_of_several_tables_once_and_is_short() {
+fn inspect_tells_a_problem_of_several_tables_once_and_tells_the_problem() {
     let stage = Stage::new();
     stage.succeeds("synth series.h5 --samples 200 --timeframes M1:4,M5:3,M15:2,H1:2,H4:2 --features 30 --targets 36");
     stage.with_hdf5("series.h5", |path| {
@@ -391,9 +406,19 @@ fn inspect_tells_a_problem_of_several_tables_once_and_is_short() {
             table.write_raw(&values).unwrap();
         }
     });
+    let tells_the_problem = |text: &str| {
+        assert_eq!(text.matches("is constant at 1").count(), 1, "{text}");
+        assert!(text.contains("warning: /series/M1/values, /series/M5/values, /series/H4/values: column"), "{text}");
+    };
     let text = stage.said("inspect series.h5");
-    assert_eq!(text.matches("is constant at 1").count(), 1, "{text}");
-    assert!(text.contains("warning: /series/M1/values, /series/M5/values, /series/H4/values: column"), "{text}");
+    tells_the_problem(&text);
+    assert!(text.lines().count() <= 40 && text.contains("`--all` prints all attributes and "), "{text}");
+    for timeframe in ["M1: windows of 4", "M5: windows of 3", "H4: windows of 2"] {
+        let line = text.lines().find(|line| line.starts_with(timeframe)).unwrap_or_else(|| panic!("{text}"));
+        assert!(line.ends_with(", 30 features"), "{line}");
+    }
+    let text = stage.said("inspect series.h5 --all");
+    tells_the_problem(&text);
     assert!(
         text.contains("… and 18 more, which --json lists") && text.lines().count() < 130,
         "{}",

@@ -30,6 +30,12 @@ fn quotes_become_bars_with_the_spread() {
         "time,open,high,low,close,volume,spread,close_time\n\
          2018-01-01T22:00:00.1Z,1.20037,1.20037,1.20037,1.20037,2,0.00006,2018-01-01T22:00:30Z\n"
     );
+    for bins in ["new-york+7", "exchange"] {
+        stage.succeeds(&format!("ticks EURUSD.csv --out {bins}.csv --zone new-york+7 --bars D1 --bins {bins}"));
+    }
+    assert_eq!(stage.text("new-york+7.csv"), stage.text("exchange.csv"));
+    let [_, error] = stage.fails("ticks EURUSD.csv --out bars.csv --bins exchange", 2);
+    assert!(error.contains("bins=exchange: no zone is stated; state the zone"), "{error}");
     // A failure leaves the file of before.
     let [_, error] = stage.fails("ticks EURUSD.csv --out two.csv --zone UTC --bars ticks:9", 3);
     assert!(error.contains("not one bar of ticks:9 is full after 3 ticks"), "{error}");

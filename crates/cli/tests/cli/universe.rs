@@ -62,6 +62,9 @@ fn a_folder_becomes_one_series_without_the_shares_that_cannot_be_in_it() {
     let (_, targets) = dataset::<f32>(&series, "targets");
     assert!(targets.iter().all(|target| target.abs() < 0.3));
     assert_eq!(stage.succeeds("inspect series.h5")["instruments"][0]["pip_size"], json!(null));
+    let (short, all) = (stage.said("inspect series.h5"), stage.said("inspect series.h5 --all"));
+    assert!(short.lines().count() <= 40 && short.contains("\n10 instruments\n"), "{short}");
+    assert!(!short.contains("\n  S8 ") && all.contains("\n  S8 "), "{short}\n{all}");
 }
 
 /// Minutes of a year a folder: those of one year were read, and nobody was told.

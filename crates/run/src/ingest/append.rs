@@ -60,6 +60,7 @@ fn append_in(
     let mut kept = ExistingSeries::open(out)?;
     let base = kept.base()?;
     take_stated_symbol(&mut kept, given, stated, out)?;
+    let given = &Recipe { bins: kept.recipe.named_bins(given, &kept.provenance)?, ..given.clone() };
     require_same_choices(&Recipe { base: Some(base), ..kept.recipe.clone() }, given, stated, out)?;
     let new = Recipe { symbol: kept.recipe.symbol.clone(), ..given.clone() };
     let new = new.with_files_of_folders(host.observer)?;

@@ -123,9 +123,10 @@ impl Recipe {
             }
             _ => self.read_streamed(folder, host)?,
         };
+        let recipe = self.with_known_bins(&recordings.recordings.universe.recordings)?;
         let context = match (self.context.is_empty(), host.functions) {
             (true, _) => None,
-            (false, None) => Some(ContextInstruments::read(self, folder, host)?),
+            (false, None) => Some(ContextInstruments::read(&recipe, folder, host)?),
             (false, Some(_)) => {
                 return Err(Error::usage(
                     "context in files and functions do not go together: give the bars of other instruments as frames beside functions",
@@ -135,7 +136,7 @@ impl Recipe {
         let functions = context.as_ref().map(|context| context as &dyn BarFunctions).or(host.functions);
         let Some(functions) = functions else {
             return match known.is_empty() {
-                true => Ok(ReadBars { recipe: self.clone(), recordings, functions: None }),
+                true => Ok(ReadBars { recipe, recordings, functions: None }),
                 false => Err(Error::usage(known.advice(match usage {
                     FunctionUse::Proven(..) => "mb.leak(dataset",
                     FunctionUse::New | FunctionUse::Kept(_) => "dataset.append(bars",
@@ -147,7 +148,7 @@ impl Recipe {
             FunctionUse::Kept(path) | FunctionUse::Proven(path, _) => Some((path, known)),
         };
         let mut adding = Adding {
-            recipe: self.without_functions(),
+            recipe: recipe.without_functions(),
             functions,
             folder,
             host,

@@ -33,7 +33,7 @@ pub use megabatch_bars::{
     names_in_context, shared_features,
 };
 pub use recipe::{
-    BarClock, Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name,
+    BarClock, Bins, Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name,
 };
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};
 pub use series::ingest;

@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use megabatch_bars::{BinClock, TargetKind, Timeframe, Zone};
+use megabatch_bars::{TargetKind, Timeframe, Zone};
 
-use super::{ContextFile, FeatureList, PipSizes, Recipe, Windows, column_name, symbol_name};
+use super::{Bins, ContextFile, FeatureList, PipSizes, Recipe, Windows, column_name, symbol_name};
 use crate::error::{Error, Result};
 
 /// Options of a recipe, as `ingest` has them.
@@ -93,7 +93,7 @@ fn reason(name: &str, value: &str) -> Option<String> {
         "base" => written::<Timeframe>(value),
         "target" => written::<TargetKind>(value),
         "context" => written::<ContextFile>(value),
-        "bins" => written::<BinClock>(value),
+        "bins" => written::<Bins>(value),
         "zone" => written::<Zone>(value),
         "label-end" | "weight" => column_name(value).err(),
         "symbol" => symbol_name(value).err(),
@@ -152,7 +152,7 @@ mod tests {
             (("timeframes", "M1:0"), "timeframes=M1:0: `M1:0` is no window"),
             (("target", "moves"), "target=moves: "),
             (("weekends", "yes"), "weekends=yes: expected span or split"),
-            (("bins", "exchange"), "bins=exchange: unknown time zone `exchange`: expected UTC, an offset such as"),
+            (("bins", "nowhere"), "bins=nowhere: unknown time zone `nowhere`: expected UTC, an offset such as"),
             (("symbol", " "), "the symbol is empty"),
         ] {
             let error = made(&[option]).unwrap_err();

@@ -2,6 +2,7 @@
 //! takes it and writes it into the file; `leak` reads it there and makes the series again,
 //! `predict --follow` goes on with it.
 
+mod bins;
 #[cfg(test)]
 pub(crate) mod in_memory;
 mod lists;
@@ -11,13 +12,12 @@ mod streamed;
 mod windows;
 mod words;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
-    BinClock, ColumnFeature, ColumnTargets, DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices,
-    ReadOptions, Repeats, Scaling, SeriesSpec, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone,
+    ColumnFeature, ColumnTargets, DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices, ReadOptions,
+    Repeats, Scaling, SeriesSpec, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone,
 };
 use megabatch_chunk_io::{AttributeValue, SeriesFile};
 use megabatch_gpu_core::Device;
@@ -29,6 +29,7 @@ use crate::ingest::folder_files::FolderFiles;
 use crate::ingest::provenance::{LISTS, symbols_in};
 use crate::text::{DAY_NS, Duration};
 
+pub use bins::Bins;
 pub use lists::{ContextFile, FeatureList, PipSizes, column_name, symbol_name};
 pub(crate) use recordings::Recordings;
 pub(crate) use streamed::{StreamedRecordings, fit, instruments_of};
@@ -85,7 +86,7 @@ pub struct Recipe {
     /// Window of each timeframe in bars.
     pub timeframes: Windows,
     /// Clock at whose multiples of a timeframe bars start that are made from shorter ones.
-    pub bins: BinClock,
+    pub bins: Bins,
     /// True if bars of longer timeframes that have files of their own are taken as they are.
     pub own_bars: bool,
     /// Features of a bar. Columns of functions come last, and are known once these were called.
@@ -149,7 +150,7 @@ impl Default for Recipe {
             overlaps: Overlaps::Refuse,
             calendar: Calendar::All,
             timeframes: Windows::default(),
-            bins: BinClock::default(),
+            bins: Bins::default(),
             own_bars: false,
             features: FeatureList(Feature::DEFAULT.to_vec()),
             context: Vec::new(),
@@ -322,7 +323,7 @@ impl Recipe {
         let window = |&(timeframe, seq_len): &(Timeframe, usize)| Window { timeframe, seq_len };
         SeriesSpec {
             windows: self.timeframes.0.iter().map(window).collect(),
-            bins: self.bins.clone(),
+            bins: self.bins.clock(),
             features: self.features.0.clone(),
             horizon: self.horizon,
             target_kind: match &self.target {
@@ -351,10 +352,8 @@ impl Recipe {
         if let Some(zone) = recipe.zone {
             return Ok((Some(BarClock { zone, is_stated: true }), symbols));
         }
-        let instruments = provenance["instruments"].as_array().into_iter().flatten();
-        let files = instruments.flat_map(|instrument| instrument["files"].as_array().into_iter().flatten());
-        let zones: BTreeSet<Option<&str>> = files.map(|file| file["zone"].as_str()).collect();
-        let zone = zones.first().copied().flatten().filter(|_| zones.len() == 1);
+        let zones = bins::recorded_clocks(&provenance);
+        let zone = zones.first().cloned().flatten().filter(|_| zones.len() == 1);
         let clock = zone.map(|zone| zone.parse().map(|zone| BarClock { zone, is_stated: false })).transpose()?;
         Ok((clock, symbols))
     }

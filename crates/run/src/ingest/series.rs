@@ -20,7 +20,7 @@ use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
 use super::spool::{SpoolFolder, parsed_row_bytes};
 use super::work::Pass;
-use super::{Recipe, Recordings, implausible, universe, warm_up};
+use super::{Bins, Recipe, Recordings, implausible, universe, warm_up};
 use crate::adapters::series::{Origin, series_description};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Kind, Result};
@@ -69,7 +69,12 @@ fn replaced(recipe: &Recipe, out: &Path) -> Option<String> {
         let recipe = Recipe { function_columns: Vec::new(), ..recipe.without_functions() };
         recipe.to_words().into_iter().collect()
     };
-    let (before, now) = (words(&before), words(&recipe.with_absolute_paths().ok()?));
+    let mut now = recipe.with_absolute_paths().ok()?;
+    // The clock of an exchange is known once the bars are read.
+    if now.bins == Bins::Exchange {
+        now.bins = before.bins.clone();
+    }
+    let (before, now) = (words(&before), words(&now));
     let differing: Vec<&String> = before.symmetric_difference(&now).collect();
     if differing.is_empty() {
         return None;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use jiff::tz::TimeZone;
-use megabatch_bars::FUNCTION_PREFIX;
+use megabatch_bars::{FUNCTION_PREFIX, Zone};
 use megabatch_chunk_io::AttributeValue;
 use serde_json::Value;
 
@@ -124,7 +124,8 @@ impl<'a> Provenance<'a> {
         let own = self.files().filter_map(|file| file["zone"].as_str());
         let bins = self.recipe.bins.to_string();
         let names: BTreeSet<&str> = CLOCKS.into_iter().chain(own).chain([bins.as_str()]).collect();
-        names.into_iter().filter_map(|name| TimeZone::get(name).ok()).collect()
+        let zones = names.into_iter().filter_map(|name| name.parse::<Zone>().ok());
+        zones.map(|zone| zone.rules().clone()).collect()
     }
 }
 

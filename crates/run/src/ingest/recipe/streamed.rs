@@ -10,6 +10,7 @@ use megabatch_bars::{
 };
 use rayon::prelude::*;
 
+use super::bins::file_clocks;
 use super::recordings::{Recordings, by_symbol, common_times_warning, one_sided};
 use super::{Calendar, Recipe};
 use crate::error::{Error, Result};
@@ -106,11 +107,16 @@ impl Recipe {
             if parsed.as_ref().is_ok_and(|parsed| parsed.is_found) {
                 pass.skip(size);
             }
-            let read = parsed.and_then(|parsed| parsed.with_own_bars(&self.bins, folder.path()));
-            Ok(SymbolRead { symbol: files.symbol.clone(), read })
+            Ok(SymbolRead { symbol: files.symbol.clone(), read: parsed })
         });
         let parsed = parsed.collect::<Result<Vec<_>>>()?;
         drop((pass, rows));
+        let bins = self.bins_of(&parsed)?;
+        let with_own_bars = |SymbolRead { symbol, read }: SymbolRead<Parsed>| {
+            let read = read.and_then(|parsed| parsed.with_own_bars(&bins, folder.path()));
+            SymbolRead { symbol, read }
+        };
+        let parsed: Vec<_> = parsed.into_par_iter().with_max_len(1).map(with_own_bars).collect();
         let UsableSymbols { recordings: parsed, excluded } = match self.bid.is_empty() {
             true => usable(parsed, self.on_error)?,
             false => {
@@ -123,7 +129,7 @@ impl Recipe {
         let (mut bars, mut fingerprints) = (Vec::new(), fingerprints);
         for Parsed { recording, fingerprints: own, .. } in parsed {
             let SpooledRecording { symbol, bars: spooled, mut summary, .. } = recording;
-            let warning = other_bins_warning(&summary, &self.bins);
+            let warning = other_bins_warning(&summary, &bins);
             summary.warnings.extend(warning);
             let none = Bars::with_capacity(summary.base, 0);
             universe.recordings.push(Recording { symbol, bars: none, summary });
@@ -144,6 +150,16 @@ impl Recipe {
         let sources: Vec<&dyn BarSource> = bars.iter().map(|bars| bars as &dyn BarSource).collect();
         let recordings = self.with_pip_sizes(universe, &sources)?;
         Ok(StreamedRecordings { recordings, bars, fingerprints })
+    }
+
+    /// The clock of the bins of the bars that were read; UTC if none could be, which is an error
+    /// elsewhere.
+    fn bins_of(&self, read: &[SymbolRead<Parsed>]) -> Result<BinClock> {
+        let parsed: Vec<&Parsed> = read.iter().filter_map(|symbol| symbol.read.as_ref().ok()).collect();
+        if parsed.is_empty() {
+            return Ok(BinClock::default());
+        }
+        self.bin_clock(&file_clocks(parsed.into_iter().map(|parsed| &parsed.recording.summary)))
     }
 
     /// The files of each symbol, in the order of the symbols. `symbols_in` gives those of a file.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use megabatch_bars::{ColumnFeature, Feature, Overlaps, Prices, Repeats, StampedAt, Weekends};
 
-use super::{Calendar, Recipe, column_name, symbol_name};
+use super::{Bins, Calendar, Recipe, column_name, symbol_name};
 
 /// Words of a choice, each with its value.
 type Words<T, const N: usize> = [(&'static str, T); N];
@@ -38,7 +38,7 @@ impl Recipe {
             ("overlaps", (self.overlaps != Overlaps::Refuse).then(|| word(&OVERLAPS, &self.overlaps))),
             ("calendar", Some(word(&CALENDAR, &self.calendar))),
             ("timeframes", Some(self.timeframes.to_string())),
-            ("bins", (!self.bins.is_utc()).then(|| self.bins.to_string())),
+            ("bins", (self.bins != Bins::default()).then(|| self.bins.to_string())),
             ("own-bars", self.own_bars.then(|| self.own_bars.to_string())),
             ("features", Some(self.features.to_string())),
             ("function-columns", (!self.function_columns.is_empty()).then(|| columns_text(&self.function_columns))),
