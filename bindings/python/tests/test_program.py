@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import operator
+import pathlib
+import re
 import signal
 import subprocess
 import sys
 import threading
 
+import megabatch as mb
 from shared import CHILD_SECONDS_MAX, PROGRAM, InFolder
 
+GUIDE = pathlib.Path(__file__).parents[3] / "docs" / "guide" / "python.md"
 MODULE = [sys.executable, "-m", "megabatch"]
 
 
@@ -35,6 +40,22 @@ class Program(InFolder):
                 self.assertEqual((own.returncode, own.stdout, own.stderr), (other.returncode, other.stdout, other.stderr))
         self.assertEqual(self.run_with(MODULE, "trian").returncode, 2)
         self.assertEqual(self.run_with(MODULE, "inspect", "none.h5").returncode, 3)
+
+    def test_the_guide_has_the_call_of_every_command(self) -> None:
+        table = GUIDE.read_text().partition("## Commands and calls")[2].partition("\n## ")[0]
+        rows = dict(line.split(" | ", 1) for line in table.splitlines() if line.startswith("| `"))
+
+        def commands(*group: str) -> set[str]:
+            text = self.program(*group, "--help").partition("Commands:\n")[2].partition("\n\n")[0]
+            return {" ".join([*group, name]) for name in re.findall(r"^  ([a-z]+)  ", text, re.M) if name != "help"}
+
+        known = (commands() - {"graph", "memory"}) | commands("graph") | commands("memory")
+        self.assertEqual({name for row in rows for name in re.findall(r"`([a-z]+(?: [a-z]+)?)[ `]", row)}, known)
+        calls = re.findall(r"`(mb|ds|run)\.([a-z_.]+[a-z])", " ".join(rows.values()))
+        self.assertGreater(len(calls), 20)
+        for name, call in calls:
+            owner = {"mb": mb, "ds": mb.Dataset, "run": mb.Run}[name]
+            self.assertTrue(callable(operator.attrgetter(call)(owner)), call)
 
     def test_it_trains_to_the_same_weights(self) -> None:
         self.series(layout="series", compression="none")
