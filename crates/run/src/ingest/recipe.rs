@@ -3,6 +3,7 @@
 //! `predict --follow` goes on with it.
 
 #[cfg(test)]
+#[path = "tests/in_memory.rs"]
 pub(crate) mod in_memory;
 mod lists;
 pub(crate) mod provenance;
