@@ -27,8 +27,6 @@ fn converting(criterion: &mut Criterion) {
         group.bench_function("f32 to bf16, half", |b| b.iter(|| bfloats.convert_from_f32_slice(&floats)));
         group.bench_function("bf16 to f32", |b| b.iter(|| convert::bf16_to_f32(&bfloats, &mut widened)));
         group.bench_function("bf16 to f32, half", |b| b.iter(|| bfloats.convert_to_f32_slice(&mut widened)));
-        group.bench_function("f16 to bf16", |b| b.iter(|| convert::f16_to_bf16(&halves, &mut bfloats)));
-        group.bench_function("bf16 to f16", |b| b.iter(|| convert::bf16_to_f16(&bfloats, &mut halves)));
         group.finish();
     }
 }

@@ -14,7 +14,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-KERNELS = ("gpu-core/src/ops", "segment/src/cuda", "amp/src/ops", "nn-cuda/src/ops")
+KERNELS = ("segment/src/cuda", "amp/src/ops", "nn-cuda/src/ops")
 # The made-up driver runs kernels on the CPU, which takes longer than a GPU.
 SECONDS = 1200
 SANITIZER = """#!/bin/sh

@@ -60,7 +60,7 @@ pub struct Holder {
 pub struct Trial {
     /// The device, such as `cuda:0`.
     pub device: String,
-    /// Name of the trial, such as `kernel: fill sets every element`.
+    /// Name of the trial, such as `training: losses in fp32 are the CPU's`.
     pub name: String,
     /// Result, such as a rate.
     pub result: Option<String>,

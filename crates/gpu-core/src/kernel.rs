@@ -127,8 +127,8 @@ macro_rules! ptx {
 /// A kernel of an operation: its PTX, compiled into the program, and its name there.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel<'k> {
-    /// Name of the compiled PTX on the GPU: the operation's file name, with its crate's before it
-    /// outside gpu-core, such as `segment/sum`.
+    /// Name of the compiled PTX on the GPU: its crate and the operation's file, such as
+    /// `segment/sum`.
     pub module: &'static str,
     /// The text of the PTX, as [`ptx!`](crate::ptx) has it.
     pub ptx: &'static str,

@@ -20,7 +20,6 @@ pub mod isa;
 pub mod kernel;
 pub mod leak;
 mod matrix_product;
-pub mod ops;
 pub mod pool;
 pub mod recording;
 pub mod snapshot;

@@ -4,6 +4,7 @@ mod arithmetic;
 mod carried;
 mod compute;
 #[cfg(feature = "conformance")]
+#[path = "tests/conformance.rs"]
 pub mod conformance;
 mod decoder;
 mod flush;

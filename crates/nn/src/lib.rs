@@ -7,6 +7,7 @@ pub mod loss;
 pub mod memory;
 pub mod model;
 #[cfg(test)]
+#[path = "tests/oracle.rs"]
 mod oracle;
 
 pub use error::{Error, FIELDS, Result, is_in_words, quoted};

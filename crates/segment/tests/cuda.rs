@@ -2,9 +2,12 @@
 #![cfg(target_os = "linux")]
 
 use megabatch_gpu_core::Device;
-use megabatch_segment::cuda::conformance::CASES;
 use megabatch_simt::Harness;
 use megabatch_simt::driver::FakeDriver;
+
+mod suite;
+
+use suite::CASES;
 
 fn with_kernels() -> (FakeDriver, Device) {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/cuda");

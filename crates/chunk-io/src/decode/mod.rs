@@ -17,6 +17,7 @@ mod pipeline;
 mod planes;
 
 #[cfg(test)]
+#[path = "tests/encode.rs"]
 mod encode;
 #[cfg(test)]
 mod tests;

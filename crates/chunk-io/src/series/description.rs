@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Scaler;
+use super::{Scaler, Series};
 use crate::text::AttributeValue;
 
 /// A series file without its bars and samples.
@@ -41,7 +41,31 @@ pub struct TimeframeDescription {
     pub scaler: Option<Scaler>,
 }
 
-/// Consecutive samples of a series; see [`Series`](super::Series).
+impl Series {
+    /// The series without its bars and samples.
+    pub(super) fn description(&self) -> SeriesDescription {
+        let timeframes = self.timeframes.iter().map(|timeframe| TimeframeDescription {
+            name: timeframe.name.clone(),
+            steps: timeframe.steps,
+            feature_names: timeframe.feature_names.clone(),
+            bars: timeframe.close_time.len(),
+            instrument_start: timeframe.instrument_start.clone(),
+            segment_start: timeframe.segment_start.clone(),
+            scaler: timeframe.scaler.clone(),
+        });
+        let samples = self.sample_time.len();
+        SeriesDescription {
+            timeframes: timeframes.collect(),
+            samples,
+            horizons: self.targets.len() / samples.max(1),
+            has_weights: !self.sample_weight.is_empty(),
+            instruments: self.instruments.as_ref().map(|instruments| instruments.names.clone()),
+            attributes: self.attributes.clone(),
+        }
+    }
+}
+
+/// Consecutive samples of a [`Series`].
 #[derive(Clone, Copy, Debug)]
 pub struct SampleRows<'a> {
     /// Place of the first.

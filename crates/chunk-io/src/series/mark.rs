@@ -9,7 +9,7 @@ use hdf5::{Dataset, File};
 use megabatch_gpu_core::Scope;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::{Series, SeriesDescription};
+use super::SeriesDescription;
 use crate::checksums::{BlockSums, Blocks, TableChecksums, little_endian};
 use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
@@ -64,27 +64,6 @@ pub(super) struct MarkedArray {
 }
 
 impl<'a> MarkedSeries<'a> {
-    pub(super) fn from_series(series: &'a Series) -> Self {
-        let samples = series.sample_time.len();
-        let timeframes = series.timeframes.iter().map(|timeframe| MarkedTimeframe {
-            name: &timeframe.name,
-            steps: timeframe.steps,
-            features: timeframe.feature_names.len(),
-            bars: timeframe.close_time.len(),
-            instrument_start: &timeframe.instrument_start,
-            segment_start: &timeframe.segment_start,
-        });
-        MarkedSeries {
-            samples,
-            horizons: series.targets.len() / samples.max(1),
-            timeframes: timeframes.collect(),
-            has_reach: !series.sample_reach_time.is_empty(),
-            has_label_end: !series.sample_label_end_time.is_empty(),
-            has_weights: !series.sample_weight.is_empty(),
-            has_instruments: series.instruments.is_some(),
-        }
-    }
-
     pub(super) fn from_description(description: &'a SeriesDescription) -> Self {
         let timeframes = description.timeframes.iter().map(|timeframe| MarkedTimeframe {
             name: &timeframe.name,

@@ -14,14 +14,13 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use hdf5::Dataset;
 
-use super::SeriesTimeframe;
 use super::description::{BarRows, SampleRows, SeriesDescription, TimeframeDescription, WindowEnds};
 use super::mark::{
     INSTRUMENT, MarkWriter, MarkedSeries, SAMPLE_TIME, TARGETS, close_time_of, sample_end_of, values_of,
 };
 use super::rule_checker::{OutOfOrder, Refusal, RuleChecker};
 use super::write::{
-    Texts, check_scaler_numbers, check_scaler_shape, check_targets, check_values, require, write_description,
+    check_description, check_scaler_numbers, check_targets, check_values, write_attributes, write_description,
 };
 use crate::atomic::write_atomically;
 use crate::error::{Error, LayoutFault, Result};
@@ -29,7 +28,6 @@ use crate::slab::Element;
 use crate::spans::{LABEL_END, REACH, check_label_end, check_reach};
 use crate::storage::{OutputFile, Storage};
 use crate::text::AttributeValue;
-use crate::timeframe::name_problem;
 use crate::weights::{WEIGHT, check_weights};
 
 /// Writes a series file of contiguous datasets, whose bars and samples `fill` gives: those of each
@@ -55,8 +53,7 @@ pub fn write_series_in_pieces<E: From<Error>>(
         fill(&writer)?;
         writer.require_complete()?;
         // After the bars, of which the first that cannot be says more.
-        let mut scalers = description.timeframes.iter().map(TimeframeDescription::as_series);
-        let checked = scalers.try_for_each(|timeframe| check_scaler_numbers(&timeframe));
+        let checked = description.timeframes.iter().try_for_each(check_scaler_numbers);
         checked.map_err(|fault| Error::invalid(path, fault))?;
         writer.mark.finish(&MarkedSeries::from_description(description))?;
         Ok(())
@@ -92,7 +89,7 @@ struct TimeframeDatasets {
 impl<'a> SeriesWriter<'a> {
     fn create(output: OutputFile<'a>, description: &'a SeriesDescription) -> Result<Self> {
         let rules = RuleChecker::new(description).map_err(|fault| Error::invalid(output.path, fault))?;
-        super::write::write_attributes(&output, &description.attributes)?;
+        write_attributes(&output, &description.attributes)?;
         let create = |timeframe| TimeframeDatasets::create(&output, timeframe, description.samples);
         let timeframes = description.timeframes.iter().map(create).collect::<Result<Vec<_>>>()?;
         let samples = [description.samples];
@@ -136,15 +133,14 @@ impl<'a> SeriesWriter<'a> {
     /// When the lengths do not fit together, or there are no such rows.
     pub fn write_bars(&self, rows: &BarRows<'_>) -> Result<()> {
         let BarRows { timeframe, first, values, close_time } = *rows;
-        let (texts, datasets) = (&self.description.timeframes[timeframe], &self.timeframes[timeframe]);
-        assert!(values.len() == close_time.len() * texts.feature_names.len(), "bars have values and times");
-        let named = Texts { name: &texts.name, feature_names: &texts.feature_names };
-        let checked = check_values(named, values, close_time, first).map_err(Refusal::Fault);
+        let (described, datasets) = (&self.description.timeframes[timeframe], &self.timeframes[timeframe]);
+        assert!(values.len() == close_time.len() * described.feature_names.len(), "bars have values and times");
+        let checked = check_values(described, values, close_time, first).map_err(Refusal::Fault);
         checked.and_then(|()| self.rules.bars(rows)).map_err(|refusal| self.refused(refusal))?;
         self.output.write_rows(&datasets.values, first, values)?;
-        self.mark.add(&values_of(&texts.name), first, values)?;
+        self.mark.add(&values_of(&described.name), first, values)?;
         self.output.write_rows(&datasets.close_time, first, close_time)?;
-        self.mark.add(&close_time_of(&texts.name), first, close_time)?;
+        self.mark.add(&close_time_of(&described.name), first, close_time)?;
         datasets.bars.fetch_add(close_time.len(), Relaxed);
         Ok(())
     }
@@ -256,23 +252,8 @@ impl TimeframeDatasets {
         output.write_attribute(&values, "seq_len", &AttributeValue::Int(timeframe.steps as i64))?;
         let close_time = place::<i64>(output, &format!("/series/{name}/close_time"), &[*bars])?;
         let sample_end = place::<i64>(output, &format!("/samples/end/{name}"), &[samples])?;
-        write_description(output, &timeframe.as_series())?;
+        write_description(output, timeframe)?;
         Ok(TimeframeDatasets { values, close_time, sample_end, bars: AtomicUsize::new(0), ends: AtomicUsize::new(0) })
-    }
-}
-
-impl TimeframeDescription {
-    /// The timeframe without its arrays.
-    fn as_series(&self) -> SeriesTimeframe {
-        SeriesTimeframe {
-            name: self.name.clone(),
-            steps: self.steps,
-            feature_names: self.feature_names.clone(),
-            instrument_start: self.instrument_start.clone(),
-            segment_start: self.segment_start.clone(),
-            scaler: self.scaler.clone(),
-            ..SeriesTimeframe::default()
-        }
     }
 }
 
@@ -281,31 +262,4 @@ fn place<T: Element>(output: &OutputFile<'_>, object: &str, shape: &[usize]) -> 
     let dataset = output.create::<T>(object, shape)?;
     output.write_rows(&dataset, 0, &vec![T::zeroed(); shape[1..].iter().product()])?;
     Ok(dataset)
-}
-
-fn check_description(description: &SeriesDescription) -> Result<(), LayoutFault> {
-    let SeriesDescription { timeframes, samples, horizons, has_weights: _, instruments, attributes } = description;
-    require(*samples > 0, "/samples/time", "at least one sample", || "none".to_owned())?;
-    require(*horizons > 0, "/targets", "[N, K] with K at least 1", || "none".to_owned())?;
-    require(!timeframes.is_empty(), "/series", "at least one timeframe", || "none".to_owned())?;
-    for reserved in ["layout", "format_version"] {
-        let absent = !attributes.contains_key(reserved);
-        require(absent, "/", "attributes besides `layout` and `format_version`", || format!("`{reserved}`"))?;
-    }
-    let count = instruments.as_ref().map(Vec::len);
-    require(count != Some(0), "/instruments", "at least one instrument", || "none".to_owned())?;
-    for (place, timeframe) in timeframes.iter().enumerate() {
-        let TimeframeDescription { name, feature_names, bars, .. } = timeframe;
-        let repeated = timeframes[..place].iter().any(|earlier| earlier.name == *name);
-        require(!repeated, "/series", "each timeframe once", || format!("{name} twice"))?;
-        let problem = name_problem(name);
-        require(problem.is_none(), "/series", "timeframe names such as M5", || problem.unwrap_or_default().to_owned())?;
-        let object = format!("/series/{name}/values");
-        require(timeframe.steps > 0, &format!("{object}@seq_len"), "at least 1", || "0".to_owned())?;
-        require(*bars > 0 && !feature_names.is_empty(), &object, "at least one bar and one feature", || {
-            format!("{bars} bars of {} features", feature_names.len())
-        })?;
-        check_scaler_shape(&timeframe.as_series(), count)?;
-    }
-    Ok(())
 }

@@ -185,7 +185,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn index_of<'i>(description: &'i TimeframeDescription, close_time: &'i [i64], first_bar: usize) -> TimeframeIndex<'i> {
+/// Bars of a timeframe from `first_bar` on, without samples.
+pub(super) fn index_of<'i>(
+    description: &'i TimeframeDescription,
+    close_time: &'i [i64],
+    first_bar: usize,
+) -> TimeframeIndex<'i> {
     TimeframeIndex {
         name: &description.name,
         steps: description.steps,

@@ -2,9 +2,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::check::{SampleIndex, TimeframeIndex, check_samples, check_timeframe};
+use super::description::{SeriesDescription, TimeframeDescription};
 use super::mark::{
     INSTRUMENT, MarkWriter, MarkedSeries, SAMPLE_TIME, TARGETS, close_time_of, sample_end_of, values_of,
 };
+use super::rule_checker::index_of;
 use super::{FORMAT_VERSION, Scaler, Series, SeriesTimeframe};
 use crate::atomic::write_atomically;
 use crate::error::{Error, LayoutFault, Result};
@@ -25,18 +27,25 @@ use crate::weights::{WEIGHT, check_weights};
 /// [`Error::Io`] and [`Error::Hdf5`] as they say.
 pub fn write_series(path: impl AsRef<Path>, series: &Series, options: &WriteOptions) -> Result<()> {
     let path = path.as_ref();
-    check_series(series).map_err(|fault| Error::invalid(path, fault))?;
+    let description = series.description();
+    check_series(series, &description).map_err(|fault| Error::invalid(path, fault))?;
     write_atomically(path, |file| {
         let output = OutputFile { path, file, storage: options.storage };
         write_attributes(&output, &series.attributes)?;
-        series.timeframes.iter().try_for_each(|timeframe| write_timeframe(&output, timeframe))?;
+        for (arrays, timeframe) in series.timeframes.iter().zip(&description.timeframes) {
+            write_timeframe(&output, arrays, timeframe)?;
+        }
         write_samples(&output, series)?;
-        write_mark(&output, series)
+        write_mark(&output, series, &description)
     })
 }
 
-fn write_mark(output: &OutputFile<'_>, series: &Series) -> Result<()> {
-    let marked = MarkedSeries::from_series(series);
+fn write_mark(output: &OutputFile<'_>, series: &Series, description: &SeriesDescription) -> Result<()> {
+    let marked = MarkedSeries {
+        has_reach: !series.sample_reach_time.is_empty(),
+        has_label_end: !series.sample_label_end_time.is_empty(),
+        ..MarkedSeries::from_description(description)
+    };
     let mark = MarkWriter::create(output.path, output.file, marked.arrays())?;
     for timeframe in &series.timeframes {
         mark.add(&values_of(&timeframe.name), 0, &timeframe.values)?;
@@ -66,19 +75,18 @@ pub(super) fn write_attributes(output: &OutputFile<'_>, attributes: &BTreeMap<St
     attributes.iter().try_for_each(|(name, value)| output.write_attribute(output.file, name, value))
 }
 
-fn write_timeframe(output: &OutputFile<'_>, timeframe: &SeriesTimeframe) -> Result<()> {
-    let SeriesTimeframe { name, close_time, feature_names, .. } = timeframe;
-    let bars = close_time.len();
-    let values = output.write(&format!("/series/{name}/values"), &[bars, feature_names.len()], &timeframe.values)?;
+fn write_timeframe(output: &OutputFile<'_>, arrays: &SeriesTimeframe, timeframe: &TimeframeDescription) -> Result<()> {
+    let TimeframeDescription { name, bars, .. } = timeframe;
+    let values = output.write(&values_of(name), &[*bars, timeframe.feature_names.len()], &arrays.values)?;
     output.write_attribute(&values, "seq_len", &AttributeValue::Int(timeframe.steps as i64))?;
-    output.write(&format!("/series/{name}/close_time"), &[bars], close_time)?;
-    output.write(&format!("/samples/end/{name}"), &[timeframe.sample_end.len()], &timeframe.sample_end)?;
+    output.write(&close_time_of(name), &[*bars], &arrays.close_time)?;
+    output.write(&sample_end_of(name), &[arrays.sample_end.len()], &arrays.sample_end)?;
     write_description(output, timeframe)
 }
 
 /// Writes feature names, starts of instruments and segments, and the scaler of a timeframe.
-pub(super) fn write_description(output: &OutputFile<'_>, timeframe: &SeriesTimeframe) -> Result<()> {
-    let SeriesTimeframe { name, feature_names, .. } = timeframe;
+pub(super) fn write_description(output: &OutputFile<'_>, timeframe: &TimeframeDescription) -> Result<()> {
+    let TimeframeDescription { name, feature_names, .. } = timeframe;
     output.write_texts(&format!("/feature_names/{name}"), feature_names)?;
     if !timeframe.instrument_start.is_empty() {
         let starts = &timeframe.instrument_start;
@@ -91,7 +99,7 @@ pub(super) fn write_description(output: &OutputFile<'_>, timeframe: &SeriesTimef
     timeframe.scaler.iter().try_for_each(|scaler| write_scaler(output, timeframe, scaler))
 }
 
-fn write_scaler(output: &OutputFile<'_>, timeframe: &SeriesTimeframe, scaler: &Scaler) -> Result<()> {
+fn write_scaler(output: &OutputFile<'_>, timeframe: &TimeframeDescription, scaler: &Scaler) -> Result<()> {
     let object = format!("/scaler/{}", timeframe.name);
     let features = timeframe.feature_names.len();
     let shape = match scaler.center.len() / features {
@@ -125,30 +133,16 @@ fn write_samples(output: &OutputFile<'_>, series: &Series) -> Result<()> {
 }
 
 /// Every rule of the layout. What passes here passes [`SeriesFile::open`](crate::SeriesFile::open).
-fn check_series(series: &Series) -> Result<(), LayoutFault> {
-    let samples = series.sample_time.len();
-    require(samples > 0, "/samples/time", "at least one sample", || "none".to_owned())?;
-    let horizons = series.targets.len() / samples;
-    require(
-        horizons > 0 && horizons * samples == series.targets.len(),
-        "/targets",
-        "[N, K] with K at least 1",
-        || format!("{} values for {samples} samples", series.targets.len()),
-    )?;
-    require(!series.timeframes.is_empty(), "/series", "at least one timeframe", || "none".to_owned())?;
-    for reserved in ["layout", "format_version"] {
-        let absent = !series.attributes.contains_key(reserved);
-        require(absent, "/", "attributes besides `layout` and `format_version`", || format!("`{reserved}`"))?;
-    }
-    let instruments = series.instruments.as_ref();
-    let instrument = instruments.map_or(&[][..], |instruments| &instruments.sample_instrument);
-    if let Some(instruments) = instruments {
-        require(instrument.len() == samples, "/samples/instrument", &format!("{samples} entries"), || {
-            instrument.len().to_string()
-        })?;
-        require(!instruments.names.is_empty(), "/instruments", "at least one instrument", || "none".to_owned())?;
-    }
-    let count = instruments.map(|instruments| instruments.names.len());
+fn check_series(series: &Series, description: &SeriesDescription) -> Result<(), LayoutFault> {
+    let SeriesDescription { samples, horizons, .. } = *description;
+    let targets = series.targets.len();
+    let is_table = samples == 0 || horizons > 0 && horizons * samples == targets;
+    require(is_table, "/targets", "[N, K] with K at least 1", || format!("{targets} values for {samples} samples"))?;
+    check_description(description)?;
+    let instrument = series.instruments.as_ref().map_or(&[][..], |instruments| &instruments.sample_instrument);
+    let fits = series.instruments.is_none() || instrument.len() == samples;
+    require(fits, "/samples/instrument", &format!("{samples} entries"), || instrument.len().to_string())?;
+    let count = description.instruments.as_ref().map(Vec::len);
     let index = SampleIndex { time: &series.sample_time, instrument, instruments: count };
     check_samples(&index, 0)?;
     for (object, times) in [(REACH, &series.sample_reach_time), (LABEL_END, &series.sample_label_end_time)] {
@@ -161,38 +155,63 @@ fn check_series(series: &Series) -> Result<(), LayoutFault> {
     require(weights == 0 || weights == samples, WEIGHT, &format!("{samples} entries"), || weights.to_string())?;
     check_weights(&series.sample_weight, 0)?;
     check_targets(&series.targets, horizons)?;
-    for (i, timeframe) in series.timeframes.iter().enumerate() {
-        let repeated = series.timeframes[..i].iter().any(|earlier| earlier.name == timeframe.name);
-        require(!repeated, "/series", "each timeframe once", || format!("{} twice", timeframe.name))?;
-        check_lengths(timeframe, samples, count)?;
-        let named = Texts { name: &timeframe.name, feature_names: &timeframe.feature_names };
-        check_values(named, &timeframe.values, &timeframe.close_time, 0)?;
-        check_timeframe(&index_of(timeframe), &index)?;
+    for (arrays, timeframe) in series.timeframes.iter().zip(&description.timeframes) {
+        check_lengths(arrays, timeframe, &index)?;
+        check_scaler_numbers(timeframe)?;
+        check_values(timeframe, &arrays.values, &arrays.close_time, 0)?;
+        let bars = index_of(timeframe, &arrays.close_time, 0);
+        check_timeframe(&TimeframeIndex { sample_end: &arrays.sample_end, ..bars }, &index)?;
     }
     Ok(())
 }
 
-fn check_lengths(timeframe: &SeriesTimeframe, samples: usize, instruments: Option<usize>) -> Result<(), LayoutFault> {
-    let SeriesTimeframe { name, feature_names, close_time, values, .. } = timeframe;
-    let features = feature_names.len();
-    let problem = name_problem(name);
-    require(problem.is_none(), "/series", "timeframe names such as M5", || problem.unwrap_or_default().to_owned())?;
-    require(timeframe.steps > 0, &format!("/series/{name}/values@seq_len"), "at least 1", || "0".to_owned())?;
-    require(features > 0, &format!("/feature_names/{name}"), "at least one feature", || "none".to_owned())?;
-    let expected = close_time.len().checked_mul(features);
-    require(expected == Some(values.len()), &format!("/series/{name}/values"), "[bars, F]", || {
-        format!("{} values for {} bars of {features} features", values.len(), close_time.len())
+fn check_lengths(
+    arrays: &SeriesTimeframe,
+    timeframe: &TimeframeDescription,
+    index: &SampleIndex<'_>,
+) -> Result<(), LayoutFault> {
+    let TimeframeDescription { name, bars, .. } = timeframe;
+    let (values, features) = (arrays.values.len(), timeframe.feature_names.len());
+    require(bars.checked_mul(features) == Some(values), &values_of(name), "[bars, F]", || {
+        format!("{values} values for {bars} bars of {features} features")
     })?;
-    let ends = timeframe.sample_end.len();
-    require(ends == samples, &format!("/samples/end/{name}"), &format!("{samples} entries"), || ends.to_string())?;
+    let (ends, samples) = (arrays.sample_end.len(), index.time.len());
+    require(ends == samples, &sample_end_of(name), &format!("{samples} entries"), || ends.to_string())?;
     let starts = &timeframe.instrument_start;
     require(
-        instruments.is_some() || starts.is_empty(),
+        index.instruments.is_some() || starts.is_empty(),
         &format!("/series/{name}/instrument_start"),
         "nothing, as the series names no instruments",
         || format!("{} entries", starts.len()),
-    )?;
-    check_scaler(timeframe, instruments)
+    )
+}
+
+/// Every rule of the layout that is not about bars and samples.
+pub(super) fn check_description(description: &SeriesDescription) -> Result<(), LayoutFault> {
+    let SeriesDescription { timeframes, samples, horizons, has_weights: _, instruments, attributes } = description;
+    require(*samples > 0, "/samples/time", "at least one sample", || "none".to_owned())?;
+    require(*horizons > 0, "/targets", "[N, K] with K at least 1", || "none".to_owned())?;
+    require(!timeframes.is_empty(), "/series", "at least one timeframe", || "none".to_owned())?;
+    for reserved in ["layout", "format_version"] {
+        let absent = !attributes.contains_key(reserved);
+        require(absent, "/", "attributes besides `layout` and `format_version`", || format!("`{reserved}`"))?;
+    }
+    let count = instruments.as_ref().map(Vec::len);
+    require(count != Some(0), "/instruments", "at least one instrument", || "none".to_owned())?;
+    for (place, timeframe) in timeframes.iter().enumerate() {
+        let TimeframeDescription { name, feature_names, bars, .. } = timeframe;
+        let repeated = timeframes[..place].iter().any(|earlier| earlier.name == *name);
+        require(!repeated, "/series", "each timeframe once", || format!("{name} twice"))?;
+        let problem = name_problem(name);
+        require(problem.is_none(), "/series", "timeframe names such as M5", || problem.unwrap_or_default().to_owned())?;
+        let object = format!("/series/{name}/values");
+        require(timeframe.steps > 0, &format!("{object}@seq_len"), "at least 1", || "0".to_owned())?;
+        let features = format!("/feature_names/{name}");
+        require(!feature_names.is_empty(), &features, "at least one feature", || "none".to_owned())?;
+        require(*bars > 0, &object, "at least one bar", || "none".to_owned())?;
+        check_scaler_shape(timeframe, count)?;
+    }
+    Ok(())
 }
 
 /// No target is infinite; NaN is an unknown one.
@@ -209,26 +228,19 @@ pub(super) fn check_targets(targets: &[f32], horizons: usize) -> Result<(), Layo
     }
 }
 
-/// Names of a timeframe and its features, for messages.
-#[derive(Clone, Copy)]
-pub(super) struct Texts<'a> {
-    pub(super) name: &'a str,
-    pub(super) feature_names: &'a [String],
-}
-
 /// Features are finite, of bars from place `first` on.
 pub(super) fn check_values(
-    named: Texts<'_>,
+    timeframe: &TimeframeDescription,
     values: &[f32],
     close_time: &[i64],
     first: usize,
 ) -> Result<(), LayoutFault> {
-    let Texts { name, feature_names } = named;
+    let TimeframeDescription { name, feature_names, .. } = timeframe;
     let width = feature_names.len();
     let Some(place) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
     let (bar, feature) = (place / width, &feature_names[place % width]);
     Err(LayoutFault {
-        object: format!("/series/{name}/values"),
+        object: values_of(name),
         index: Some(first + bar),
         expected: "finite features".to_owned(),
         found: format!("{} for {feature} of the bar that closes at {}", values[place], close_time[bar]),
@@ -236,14 +248,9 @@ pub(super) fn check_values(
     })
 }
 
-/// A scaler has a finite number for every feature, or for every instrument and feature.
-pub(super) fn check_scaler(timeframe: &SeriesTimeframe, instruments: Option<usize>) -> Result<(), LayoutFault> {
-    check_scaler_shape(timeframe, instruments)?;
-    check_scaler_numbers(timeframe)
-}
-
-pub(super) fn check_scaler_shape(timeframe: &SeriesTimeframe, instruments: Option<usize>) -> Result<(), LayoutFault> {
-    let SeriesTimeframe { name, feature_names, .. } = timeframe;
+/// A scaler has a number for every feature, or for every instrument and feature.
+fn check_scaler_shape(timeframe: &TimeframeDescription, instruments: Option<usize>) -> Result<(), LayoutFault> {
+    let TimeframeDescription { name, feature_names, .. } = timeframe;
     let Some(scaler) = &timeframe.scaler else { return Ok(()) };
     let width = feature_names.len();
     let length = |values: &[f64]| values.len() == width || Some(values.len()) == instruments.map(|i| i * width);
@@ -254,8 +261,8 @@ pub(super) fn check_scaler_shape(timeframe: &SeriesTimeframe, instruments: Optio
 }
 
 /// Refuses numbers that are not finite, for a scaler of the right shape.
-pub(super) fn check_scaler_numbers(timeframe: &SeriesTimeframe) -> Result<(), LayoutFault> {
-    let SeriesTimeframe { name, feature_names, .. } = timeframe;
+pub(super) fn check_scaler_numbers(timeframe: &TimeframeDescription) -> Result<(), LayoutFault> {
+    let TimeframeDescription { name, feature_names, .. } = timeframe;
     let Some(scaler) = &timeframe.scaler else { return Ok(()) };
     let width = feature_names.len();
     for (part, numbers) in [("center", &scaler.center), ("scale", &scaler.scale)] {
@@ -272,26 +279,7 @@ pub(super) fn check_scaler_numbers(timeframe: &SeriesTimeframe) -> Result<(), La
     Ok(())
 }
 
-pub(super) fn index_of(timeframe: &SeriesTimeframe) -> TimeframeIndex<'_> {
-    TimeframeIndex {
-        name: &timeframe.name,
-        steps: timeframe.steps,
-        bars: timeframe.close_time.len(),
-        close_time: &timeframe.close_time,
-        first_bar: 0,
-        sample_end: &timeframe.sample_end,
-        first_sample: 0,
-        instrument_start: &timeframe.instrument_start,
-        segment_start: &timeframe.segment_start,
-    }
-}
-
-pub(super) fn require(
-    holds: bool,
-    object: &str,
-    expected: &str,
-    found: impl FnOnce() -> String,
-) -> Result<(), LayoutFault> {
+fn require(holds: bool, object: &str, expected: &str, found: impl FnOnce() -> String) -> Result<(), LayoutFault> {
     if holds {
         return Ok(());
     }

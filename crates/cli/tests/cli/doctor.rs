@@ -86,12 +86,12 @@ fn every_gpu_of_the_driver_is_tried() {
     ] {
         assert_eq!(named(name)["fault"], Value::Null, "{name}");
     }
-    for name in ["segment kernels: plans", "segment kernels: extrema"] {
+    for name in ["training: losses in bf16", "training: losses of two layers"] {
         assert!(named(name)["fault"].is_string(), "without kernels, {name} cannot work");
     }
     // The synthetic driver of this process has no kernels, and a trial that fails is a problem that
     // is told.
-    let failed = named("kernels: fill")["fault"].is_string();
+    let failed = named("training: losses in fp32")["fault"].is_string();
     let is_told = answer["findings"].as_array().unwrap().iter().any(|finding| finding["id"] == "megabatch-failed");
     assert_eq!(failed, is_told, "{answer}");
 }

@@ -4,7 +4,7 @@ use super::MachineFacts;
 use super::device::install_driver;
 use crate::explain::Topic;
 use crate::finding::{Finding, Severity};
-use crate::knowledge::{AS_OF, CpuArchitecture, NEWEST, Wheel, oldest_driver, release};
+use crate::knowledge::{AS_OF, CpuArchitecture, RELEASES, Wheel, oldest_driver, release};
 use crate::python::Torch;
 use crate::version::{Capability, CompiledFor, CudaVersion, GpuCompatibility};
 
@@ -137,7 +137,7 @@ fn unknown_release(torch: &Torch) -> Option<Finding> {
     if release(&torch.version).is_some() {
         return None;
     }
-    let (major, minor) = NEWEST;
+    let (major, minor) = RELEASES[0].version;
     let seen = format!("PyTorch {} is not in the tables of this program", torch.version);
     let why = format!(
         "The tables know the releases from 2.0 to {major}.{minor}, as of {AS_OF}. Which builds of this one there are is unknown here; \

@@ -1,5 +1,5 @@
-//! Dated tables of PyTorch's wheels, of the extensions built for it and of NVIDIA's drivers, each
-//! row with its source.
+//! Dated tables of PyTorch's wheels, of the extensions built for it and of NVIDIA's drivers, with
+//! their sources.
 //!
 //! Facts outside the tables are reported as unknown: nothing is extrapolated.
 
@@ -10,24 +10,11 @@ mod wheel;
 
 pub use drivers::{DRIVERS, Driver, OLDEST_DRIVERS, cuda_of_driver, oldest_driver};
 pub use extensions::{EXTENSIONS, Extension, has_cuda_wheels, index};
-pub use releases::{NEWEST, RELEASES, Release, ReleaseBuild, release};
+pub use releases::{RELEASES, Release, ReleaseBuild, release};
 pub use wheel::{Wheel, WheelRequirements, choose};
 
 /// The day on which the tables were last compared with their sources.
 pub const AS_OF: &str = "2026-11-22";
-
-/// The releases of PyTorch with the CUDA and cuDNN of each, and the GPUs that those of 2.12 to 2.14
-/// were compiled for.
-pub const RELEASE_MATRIX: &str = "https://github.com/pytorch/pytorch/blob/main/RELEASE.md";
-
-/// Origin of a fact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FactSource {
-    /// It was read at this address.
-    Confirmed(&'static str),
-    /// Known from use; no page was found that states it.
-    Unconfirmed,
-}
 
 /// CPU architectures that wheels are made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

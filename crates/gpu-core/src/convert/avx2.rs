@@ -39,12 +39,6 @@ eights!(f32_to_f16(f32 => f16), "f16c,avx", _mm256_loadu_ps, _mm_storeu_si128, _
 eights!(f16_to_f32(f16 => f32), "f16c,avx", _mm_loadu_si128, _mm256_storeu_ps, _mm256_cvtph_ps);
 eights!(f32_to_bf16(f32 => bf16), "avx2", _mm256_loadu_ps, _mm_storeu_si128, round_to_bf16);
 eights!(bf16_to_f32(bf16 => f32), "avx2", _mm_loadu_si128, _mm256_storeu_ps, widen_bf16);
-eights!(f16_to_bf16(f16 => bf16), "avx2,f16c", _mm_loadu_si128, _mm_storeu_si128, |halves| round_to_bf16(_mm256_cvtph_ps(
-    halves
-)));
-eights!(bf16_to_f16(bf16 => f16), "avx2,f16c", _mm_loadu_si128, _mm_storeu_si128, |halves| _mm256_cvtps_ph::<
-    _MM_FROUND_TO_NEAREST_INT,
->(widen_bf16(halves)));
 
 #[target_feature(enable = "avx2")]
 fn round_to_bf16(values: __m256) -> __m128i {

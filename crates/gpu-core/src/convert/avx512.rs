@@ -36,19 +36,10 @@ macro_rules! sixteens {
     };
 }
 
-sixteens!(f32_to_f16(f32 => f16), _mm512_loadu_ps, _mm256_storeu_si256, round_to_f16);
+sixteens!(f32_to_f16(f32 => f16), _mm512_loadu_ps, _mm256_storeu_si256, _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>);
 sixteens!(f16_to_f32(f16 => f32), _mm256_loadu_si256, _mm512_storeu_ps, _mm512_cvtph_ps);
 sixteens!(f32_to_bf16(f32 => bf16), _mm512_loadu_ps, _mm256_storeu_si256, round_to_bf16);
 sixteens!(bf16_to_f32(bf16 => f32), _mm256_loadu_si256, _mm512_storeu_ps, widen_bf16);
-sixteens!(f16_to_bf16(f16 => bf16), _mm256_loadu_si256, _mm256_storeu_si256, |halves| round_to_bf16(_mm512_cvtph_ps(
-    halves
-)));
-sixteens!(bf16_to_f16(bf16 => f16), _mm256_loadu_si256, _mm256_storeu_si256, |halves| round_to_f16(widen_bf16(halves)));
-
-#[target_feature(enable = "avx512f")]
-fn round_to_f16(values: __m512) -> __m256i {
-    _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values)
-}
 
 #[target_feature(enable = "avx512f")]
 fn round_to_bf16(values: __m512) -> __m256i {

@@ -6,8 +6,7 @@
 //! forms give the same bits; the instruction set is chosen when a slice is converted.
 //!
 //! The portable form is the `half` crate's. Its slice functions are no substitute for the vector
-//! forms: they took 1.1 to 4 times as long on a CPU with AVX-512 (`cargo bench --bench convert`),
-//! and do not convert between the 16-bit types.
+//! forms: they took 1.1 to 4 times as long on a CPU with AVX-512 (`cargo bench --bench convert`).
 
 #[cfg(target_arch = "x86_64")]
 #[allow(unsafe_code, reason = "calls of vector instructions")]
@@ -60,14 +59,6 @@ conversion!(
     /// Widens bf16 to f32, exactly.
     bf16_to_f32: bf16 => f32, avx512 ["avx512f"], avx2 ["avx2"]
 );
-conversion!(
-    /// Rounds f16 to bf16, which has fewer bits and a wider range.
-    f16_to_bf16: f16 => bf16, avx512 ["avx512f"], avx2 ["avx2" "f16c"]
-);
-conversion!(
-    /// Rounds bf16 to f16, which has more bits and a narrower range.
-    bf16_to_f16: bf16 => f16, avx512 ["avx512f"], avx2 ["avx2" "f16c"]
-);
 
 /// Conversions by the `half` crate, on every CPU; the oracle of the vector forms.
 mod portable {
@@ -87,15 +78,5 @@ mod portable {
 
     pub(super) fn bf16_to_f32(src: &[bf16], dst: &mut [f32]) {
         src.convert_to_f32_slice(dst);
-    }
-
-    /// Through f32, which holds every f16: the value is rounded once.
-    pub(super) fn f16_to_bf16(src: &[f16], dst: &mut [bf16]) {
-        src.iter().zip(dst).for_each(|(src, dst)| *dst = bf16::from_f32(src.to_f32()));
-    }
-
-    /// Through f32, which holds every bf16: the value is rounded once.
-    pub(super) fn bf16_to_f16(src: &[bf16], dst: &mut [f16]) {
-        src.iter().zip(dst).for_each(|(src, dst)| *dst = f16::from_f32(src.to_f32()));
     }
 }

@@ -4,9 +4,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use megabatch_simt::driver::FakeDriver;
+use megabatch_simt::driver::{FakeDriver, Setting};
 
-use crate::ops::driver_with_kernels;
 use crate::watch::{self, FAILED, PASSED};
 
 #[path = "../../examples/gpu_check/check/mod.rs"]
@@ -14,7 +13,8 @@ mod check;
 
 /// The rows of the checks from number `first` on, and what the process would exit with.
 fn rows(first: usize, prepare: impl FnOnce(&FakeDriver)) -> (Vec<String>, u8) {
-    let driver = driver_with_kernels();
+    let driver = FakeDriver::whole();
+    driver.set(Setting::Deferred, 1);
     let bench = check::Bench::open(0, check::Plan::quick()).unwrap();
     assert!(bench.head("2026-01-02").starts_with("## Fake GPU 0, 2026-01-02\n"));
     prepare(&driver);
@@ -25,15 +25,13 @@ fn rows(first: usize, prepare: impl FnOnce(&FakeDriver)) -> (Vec<String>, u8) {
 
 #[test]
 fn every_check_has_its_row_and_what_fails_is_the_verdict() {
-    let (rows, code) = rows(0, |driver| driver.fail("cuLaunchKernel", 1, 700));
+    let (rows, code) = rows(0, |driver| driver.fail("cuEventElapsedTime", 1, 700));
     let text = rows.join("\n");
     for piece in [
         "| memory: a small capacity can be used to its end, and again | ok |",
-        "| operation: fill sets every element | **failed**: cuda:0: cuLaunchKernel(fill, ",
-        "| operation: cast rounds as the CPU does | ok |",
         "| pool: random blocks keep their contents | ok, ",
         "pinned host to device ",
-        "kernel reduce sum, f32 ",
+        "| rates within the GPU | **failed**: cuda:0: cuEventElapsedTime(",
     ] {
         assert!(text.contains(piece), "no `{piece}` in:\n{text}");
     }
@@ -45,11 +43,11 @@ fn every_check_has_its_row_and_what_fails_is_the_verdict() {
 fn behind_a_check_that_loses_the_device_nothing_is_tried() {
     let (all, code) = rows(0, |_| {});
     assert_eq!(code, PASSED);
-    let first = all.iter().position(|row| row.contains("operation: ")).unwrap();
-    // The device fails where it is waited for after the first operation.
+    let first = all.iter().position(|row| row.contains("rates over the bus")).unwrap();
+    // The device fails where it is waited for after that check.
     let (found, code) = rows(first, |driver| driver.fail("cuCtxSynchronize", 1, 700));
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].starts_with("| operation: fill sets every element | **failed**: cuda:0: cuCtxSynchronize("));
+    assert!(found[0].starts_with("| rates over the bus | **failed**: cuda:0: cuCtxSynchronize("));
     assert!(![PASSED, FAILED].contains(&code));
 }
 

@@ -6,7 +6,6 @@ mod gpu_check;
 mod intake;
 mod kernels;
 mod memory;
-mod ops;
 mod select;
 mod source;
 mod streams;

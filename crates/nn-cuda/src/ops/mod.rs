@@ -68,10 +68,12 @@ mod graph_lists;
 mod graph_loss;
 mod group;
 #[cfg(test)]
+#[path = "tests/harness.rs"]
 mod harness;
 mod input_weights;
 mod kept_graphs;
 #[cfg(feature = "conformance")]
+#[path = "tests/lanes.rs"]
 mod lanes;
 mod loss;
 mod matmul;

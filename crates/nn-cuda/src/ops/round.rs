@@ -12,8 +12,7 @@ use super::operand::{Operand, TensorSlice};
 
 /// Rounds every element of `x` to the nearest that `T` has, ties to even, and leaves it in f32; f32
 /// stays as it is. That is what a run in 16 bits makes of the gradients that one layer hands to the
-/// one below. What the operand of a product is to become is a
-/// [`cast`](megabatch_gpu_core::ops::cast).
+/// one below.
 ///
 /// # Errors
 /// [`Error::Memory`](megabatch_nn::Error::Memory): what the device says of the launch.

@@ -5,6 +5,7 @@ mod carried_bars;
 mod dense;
 mod series;
 #[cfg(test)]
+#[path = "tests/series_batch.rs"]
 mod series_batch;
 mod view;
 mod windows;

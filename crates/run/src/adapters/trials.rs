@@ -1,21 +1,37 @@
-//! Small trials on every GPU: kernels, copies, the memory pool.
+//! Small trials on every GPU: training, copies, the memory pool.
 
 use std::fmt::Display;
+use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use megabatch_amp::Precision;
 use megabatch_doctor::Trial;
 use megabatch_gpu_core::cuda::Gpu;
-use megabatch_gpu_core::{Buffer, Device, Error, Result, ops};
-use megabatch_segment::cuda as segments;
+use megabatch_gpu_core::{Buffer, Device, Error, Result};
+use megabatch_nn::model::{Fusion, ModelConfig, Pooling, SampleShape, Timeframe};
+use megabatch_nn_cuda::Tuning;
+use megabatch_trainer::{Config, Event, Run, SampleRanges, Samples as _, SeriesInMemory, Trainer};
 
 /// Bytes of a copy whose rate is taken; a quarter of what is free, if that is less.
 const COPY_BYTES_MAX: usize = 64 << 20;
 /// Blocks that the pool is asked for.
 const BLOCKS: usize = 64;
+/// Samples of a run, of which the last ones are validated.
+const SAMPLES: usize = 60;
+const TRAINING_SAMPLES: usize = 48;
+
+/// Runs, each by what is compared.
+const RUNS: &[(&str, fn() -> Config)] = &[
+    ("losses in fp32", || config(Precision::Fp32)),
+    ("losses in bf16", || config(Precision::Bf16)),
+    ("losses in fp16", || config(Precision::Fp16)),
+    ("losses with carried states", || Config { carry_state: true, ..config(Precision::Bf16) }),
+    ("losses of two layers with norms, dropout and attention", two_layers),
+];
 
 /// Cases of the memory pool, in small: asserted, and failing with the device's error.
-const POOL: &[ops::conformance::Case] = &[
+const POOL: &[(&str, fn(&Device) -> Result<()>)] = &[
     ("blocks keep their contents", blocks_keep_their_contents),
     ("what was given back is used again", given_back_is_used_again),
     ("a refused request leaves blocks as they were", refused_requests_change_nothing),
@@ -42,15 +58,12 @@ fn device_trials(ordinal: u32) -> Vec<Trial> {
         Ok(device) => device,
         Err(error) => return vec![failed(&name, "opening", &error)],
     };
-    let kernels = ops::conformance::CASES
-        .iter()
-        .map(|(case, run)| tried(&device, &format!("kernels: {case}"), || run(&device).map(|()| None)));
-    let segment_trials = segments::conformance::CASES
-        .iter()
-        .map(|(case, run)| tried(&device, &format!("segment kernels: {case}"), || run(&device).map(|()| None)));
+    let training = RUNS.iter().map(|(case, config)| {
+        tried(&device, &format!("training: {case} are the CPU's"), || same_losses(&device, config()).map(|()| None))
+    });
     let pool =
         POOL.iter().map(|(case, run)| tried(&device, &format!("memory pool: {case}"), || run(&device).map(|()| None)));
-    let mut trials: Vec<Trial> = kernels.chain(segment_trials).chain(pool).collect();
+    let mut trials: Vec<Trial> = training.chain(pool).collect();
     trials.push(tried(&device, "copies from pageable memory", || pageable(&device).map(Some)));
     trials.push(tried(&device, "copies from pinned memory", || pinned(&device).map(Some)));
     trials
@@ -64,6 +77,75 @@ fn tried<E: Display>(device: &Device, name: &str, run: impl FnOnce() -> Result<O
         Err(_) => (None, Some("it gave a wrong result".to_owned())),
     };
     Trial { device: device.to_string(), name: name.to_owned(), result, fault }
+}
+
+/// A run of two epochs of a small model.
+fn config(precision: Precision) -> Config {
+    let model = ModelConfig { hidden: 20, layers: 1, ..ModelConfig::default() };
+    let mut config = Config { model, precision, batch_size: 16, threads: 1, seed: 11, ..Config::default() };
+    (config.max_steps, config.run_length, config.optimizer.lr) = (Some(6), Some(4), 0.02);
+    config.autotune = Tuning::Off;
+    config
+}
+
+fn two_layers() -> Config {
+    let mut config = config(Precision::Bf16);
+    config.dropout = 0.2;
+    // The bias of keys has no gradient but what rounding leaves, of which AdamW would follow the
+    // sign.
+    config.optimizer.epsilon = 1e-4;
+    let fusion = Fusion::Attention { heads: 4, feed_forward: 2 };
+    let pooling = Pooling::Attention { heads: 2 };
+    Config { model: ModelConfig { layers: 2, layer_norm: true, fusion, pooling, ..config.model }, ..config }
+}
+
+/// Samples one bar of M1 apart, five of which share a window of M5.
+fn samples() -> megabatch_trainer::Result<SeriesInMemory> {
+    let timeframe = |name: &str, steps, features| Timeframe { name: name.to_owned(), steps, features };
+    let shape = SampleShape { timeframes: vec![timeframe("M1", 12, 5), timeframe("M5", 6, 3)], outputs: 2 };
+    let wave = |len: usize, pace: f32| (0..len).map(|i| (i as f32 * pace).sin()).collect::<Vec<f32>>();
+    let timeframe_series = |(timeframe, bars): (&Timeframe, usize)| {
+        let ends: Vec<i64> = (0..SAMPLES).map(|n| (timeframe.steps - 1 + n / bars) as i64).collect();
+        (wave((ends[SAMPLES - 1] as usize + 1) * timeframe.features, 0.7), ends)
+    };
+    let series = shape.timeframes.iter().zip([1, 5]).map(timeframe_series).collect();
+    SeriesInMemory::new(shape, series, wave(2 * SAMPLES, 0.03))
+}
+
+/// The losses of all steps and validations, on the GPU beside the CPU. They are off by the order of
+/// sums, and in 16 bits by what rounding on either side of a middle makes of numbers with 11
+/// significant bits or with 8.
+fn same_losses(device: &Device, config: Config) -> megabatch_trainer::Result<()> {
+    let samples = samples()?;
+    let shape = samples.shape();
+    let tolerance = match config.precision {
+        Precision::Fp32 => 1e-3,
+        Precision::Fp16 => 2e-2,
+        Precision::Bf16 => 6e-2,
+    };
+    let expected = losses(Trainer::new(&Device::cpu(), config.clone(), shape.clone())?, &samples)?;
+    let found = losses(Trainer::on_gpu(device, &Device::cpu(), config, shape.clone())?, &samples)?;
+    let most = expected.iter().fold(0.0f64, |most, loss| most.max(loss.abs()));
+    let is_near = |(found, expected): (&f64, &f64)| (found - expected).abs() <= tolerance * most;
+    let is_same = found.len() == expected.len() && found.iter().zip(&expected).all(is_near);
+    assert!(is_same, "the losses are {found:?} where {expected:?} is right");
+    Ok(())
+}
+
+fn losses(mut trainer: Trainer, samples: &SeriesInMemory) -> megabatch_trainer::Result<Vec<f64>> {
+    let (train, validation) =
+        (SampleRanges::from(0..TRAINING_SAMPLES), SampleRanges::from(TRAINING_SAMPLES + 5..SAMPLES));
+    let run = Run { samples, train: &train, validation: &validation, checkpoints: None };
+    let mut losses = Vec::new();
+    trainer.train(&run, &mut |event| {
+        match event {
+            Event::Step(step) => losses.push(step.loss),
+            Event::Validation(validation) => losses.push(validation.loss),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(losses)
 }
 
 /// Blocks of many sizes. Every other one is freed and allocated again, and each keeps its contents.
@@ -165,20 +247,26 @@ fn rate(bytes: usize, mut copy: impl FnMut() -> Result<()>) -> Result<String> {
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests {
-    use megabatch_simt::driver::FakeDriver;
-    use megabatch_simt::{Checks, CompileOptions, Harness, Kernels};
+    use std::fs;
+    use std::path::PathBuf;
+
+    use megabatch_simt::driver::{FakeDriver, Setting};
+    use megabatch_simt::{Checks, CompileOptions, Kernels};
 
     use super::*;
 
-    const SEGMENT_KERNELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../segment/src/cuda");
-    const GPU_OPS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../gpu-core/src/ops");
-
-    /// The fake driver with the kernels of both crates.
+    /// The fake driver with the kernels of runs.
     fn with_kernels() -> FakeDriver {
-        let driver = Harness::new(SEGMENT_KERNELS, &["extremum", "fold", "gather", "softmax", "sort"]).driver();
-        let sources = ["cast", "copy_strided", "fill", "reduce"].map(|name| format!("{GPU_OPS}/{name}.cu"));
+        let driver = FakeDriver::whole();
+        driver.set(Setting::Deferred, 1);
         let options = CompileOptions { checks: Checks::Barriers, ..CompileOptions::default() };
-        driver.add_kernels(Kernels::compile_with(&sources, &options).unwrap().path());
+        for krate in ["amp", "nn-cuda"] {
+            let folder = format!("{}/../{krate}/src/ops", env!("CARGO_MANIFEST_DIR"));
+            let mut sources: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+            sources.retain(|path| path.extension().is_some_and(|ending| ending == "cu"));
+            sources.sort();
+            driver.add_kernels(Kernels::compile_with(&sources, &options).unwrap().path());
+        }
         driver
     }
 
@@ -186,7 +274,7 @@ mod tests {
     fn everything_is_tried_on_every_gpu_and_a_failure_is_told() {
         let driver = with_kernels();
         let trials = run();
-        for name in ["kernels: fill", "segment kernels: extrema", "memory pool: scattered memory"] {
+        for name in ["training: losses in fp32", "training: losses of two layers", "memory pool: scattered memory"] {
             assert!(trials.iter().any(|trial| trial.name.starts_with(name)), "{name}: {trials:?}");
         }
         let faults: Vec<_> = trials.iter().filter(|trial| trial.fault.is_some()).collect();

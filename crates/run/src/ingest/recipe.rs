@@ -4,6 +4,7 @@
 
 mod bins;
 #[cfg(test)]
+#[path = "tests/in_memory.rs"]
 pub(crate) mod in_memory;
 mod lists;
 pub(crate) mod provenance;

@@ -1,6 +1,7 @@
 //! A run, watched through the files in its folder.
 
 #[cfg(any(test, feature = "conformance"))]
+#[path = "tests/fixtures.rs"]
 pub mod fixtures;
 mod monitored_run;
 mod run_status;

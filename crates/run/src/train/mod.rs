@@ -5,6 +5,7 @@ use crate::error::Result;
 
 mod data_stalls;
 #[cfg(test)]
+#[path = "tests/fixtures.rs"]
 mod fixtures;
 mod folds;
 mod gpu;

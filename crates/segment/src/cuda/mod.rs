@@ -12,7 +12,6 @@
 
 #![deny(unsafe_code)]
 
-pub mod conformance;
 #[allow(unsafe_code, reason = "tensors come as addresses")]
 mod extremum;
 #[allow(unsafe_code, reason = "tensors come as addresses")]

@@ -14,6 +14,8 @@ mod made_up;
 #[path = "../../../nn-cuda/tests/suite/mod.rs"]
 mod nn_suite;
 mod runs;
+#[path = "../../../segment/tests/suite/mod.rs"]
+mod segment_suite;
 #[path = "../../../gpu-core/examples/gpu_check/watch.rs"]
 mod watch;
 
@@ -70,7 +72,7 @@ fn watched(device: Device, words: &[String]) -> std::io::Result<u8> {
 
 /// The cases of all suites.
 fn checks(device: &Device) -> Vec<Check<'_>> {
-    let segment = megabatch_segment::cuda::conformance::CASES.iter();
+    let segment = segment_suite::CASES.iter();
     let segment = segment.map(|&(name, case)| case_check("segment", name, move || case(device)));
     let amp = amp_suite::CASES.iter();
     let amp = amp.map(|&(name, case)| case_check("amp", name, move || case(device)));

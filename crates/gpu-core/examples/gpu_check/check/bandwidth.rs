@@ -1,13 +1,10 @@
-//! Bandwidths: over the bus from pageable and pinned memory, within the GPU, and through the
-//! kernels.
+//! Bandwidths: over the bus from pageable and pinned memory, and within the GPU.
 
 #![allow(unsafe_code, reason = "the driver is called")]
 
 use std::time::Instant;
 
-use half::f16;
 use megabatch_gpu_core::cuda::{Gpu, Pinned};
-use megabatch_gpu_core::ops::{self, Reduction};
 use megabatch_gpu_core::{Buffer, Device, Result};
 
 /// Bytes moved in a second.
@@ -57,20 +54,13 @@ impl<'d> Bench<'d> {
     /// Counted are the bytes read and the bytes written.
     pub(super) fn within_device(&self) -> Result<Vec<Rate>> {
         let scope = self.device.scope("copy");
-        let len = self.bytes / 4;
-        let (mut floats, mut halves) = (Buffer::<f32>::zeros(&scope, len)?, Buffer::<f16>::zeros(&scope, len)?);
-        let (copy, mut sum) = (Buffer::<f32>::zeros(&scope, len)?, Buffer::<f32>::zeros(&scope, 1)?);
+        let (block, copy) = (Buffer::<u8>::zeros(&scope, self.bytes)?, Buffer::<u8>::zeros(&scope, self.bytes)?);
         let stream = self.gpu.default_stream();
-        let copied = self.submitted("device to device", 8 * len, || {
+        let copied = self.submitted("device to device", 2 * self.bytes, || {
             // SAFETY: both blocks have as many bytes and live until the stream is synchronised.
-            unsafe { stream.copy(floats.address(), copy.address(), 4 * len) }
+            unsafe { stream.copy(block.address(), copy.address(), self.bytes) }
         })?;
-        Ok(vec![
-            copied,
-            self.submitted("kernel fill, f32", 4 * len, || ops::fill(&mut floats, 1.0))?,
-            self.submitted("kernel cast, f32 to f16", 6 * len, || ops::cast(&floats, &mut halves))?,
-            self.submitted("kernel reduce sum, f32", 4 * len, || ops::reduce(Reduction::Sum, &floats, &mut sum))?,
-        ])
+        Ok(vec![copied])
     }
 
     /// The memory pool's growth and its return of memory: pages created and mapped, and taken away,

@@ -8,7 +8,7 @@ mod stress;
 use std::cell::OnceCell;
 
 use megabatch_gpu_core::cuda::Gpu;
-use megabatch_gpu_core::{Device, Error, Result, ops};
+use megabatch_gpu_core::{Device, Result};
 
 use crate::source_suite;
 use crate::watch::{Check, Outcome};
@@ -72,13 +72,12 @@ impl Bench {
     /// All checks, those of sources of memory first.
     pub(crate) fn checks(&self) -> Vec<Check<'_>> {
         let source_check = |&(name, case): &(&str, _)| {
-            Check::new(format!("memory: {name}"), move || passed(sources::run(&self.gpu, case)))
-        };
-        let operation_check = |&(name, case): &(&str, fn(&Device) -> Result<()>)| {
-            Check::new(format!("operation: {name}"), move || passed(case(self.device()?)))
+            Check::new(format!("memory: {name}"), move || {
+                sources::run(&self.gpu, case)?;
+                Ok("ok".to_owned())
+            })
         };
         let mut checks: Vec<Check<'_>> = source_suite::CASES.iter().map(source_check).collect();
-        checks.extend(ops::conformance::CASES.iter().map(operation_check));
         checks.push(Check::new("pool: random blocks keep their contents", || Ok(self.stress()?)));
         checks.push(Check::new("rates over the bus", || self.rates(bandwidth::Bench::over_the_bus)));
         checks.push(Check::new("rates of mapping memory", || self.rates(bandwidth::Bench::pages)));
@@ -106,9 +105,4 @@ impl Bench {
         let rates: Vec<String> = rates.iter().map(|rate| format!("{} {:.1}", rate.name, rate.gb_per_s)).collect();
         Ok(format!("GB/s, {} MiB at a time: {}", bytes >> 20, rates.join("; ")))
     }
-}
-
-fn passed(outcome: Result<(), Error>) -> Outcome {
-    outcome?;
-    Ok("ok".to_owned())
 }

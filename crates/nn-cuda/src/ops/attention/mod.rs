@@ -24,6 +24,7 @@
 
 mod backward;
 #[cfg(feature = "conformance")]
+#[path = "tests/cpu.rs"]
 mod cpu;
 
 use bytemuck::{Pod, Zeroable};

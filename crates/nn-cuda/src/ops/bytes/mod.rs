@@ -15,6 +15,7 @@
 #![allow(unsafe_code, reason = "kernels are launched")]
 
 #[cfg(feature = "conformance")]
+#[path = "tests/cpu.rs"]
 pub(super) mod cpu;
 
 use megabatch_amp::QuantizedMatrix;

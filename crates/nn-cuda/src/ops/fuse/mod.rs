@@ -5,6 +5,7 @@
 
 mod attend;
 #[cfg(feature = "conformance")]
+#[path = "tests/cpu.rs"]
 mod cpu;
 mod numbers;
 

@@ -2,6 +2,7 @@
 //! [`Pooling`](crate::Pooling) has the definition; sums have a fixed order.
 
 #[cfg(feature = "conformance")]
+#[path = "tests/cpu.rs"]
 mod cpu;
 mod keys;
 mod states;

@@ -1,6 +1,7 @@
 //! Memory: what the plan promised, what was taken, and what was allocated at each step.
 
 #[cfg(test)]
+#[path = "tests/fixtures.rs"]
 mod fixtures;
 mod history;
 mod map;

@@ -2,23 +2,23 @@
 
 #![allow(unsafe_code, reason = "tensors come as addresses")]
 
-use bytemuck::Pod;
 use half::{bf16, f16};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope};
-
-use super::{GpuSegments, TensorGpu, TensorStream, plan_from_index, plan_from_offsets, plan_workspace_bytes};
-use crate::error::Result;
-use crate::tensor::{
+use megabatch_segment::Result;
+use megabatch_segment::cuda::{
+    GpuSegments, TensorGpu, TensorStream, plan_from_index, plan_from_offsets, plan_workspace_bytes,
+};
+use megabatch_segment::tensor::{
     self, ElementType, Extremum, ExtremumOutput, FloatElement, Fold, RowSegments, Schedule, Segments, Shape, Share,
     Softmax, TensorElement, plan_len,
 };
 
 /// A case by the name of what it asserts. It fails with the device's error, and panics where the
 /// device's answer is wrong.
-pub type Case = (&'static str, fn(&Device) -> Result<()>);
+pub(crate) type Case = (&'static str, fn(&Device) -> Result<()>);
 
 /// The cases.
-pub const CASES: &[Case] = &[
+pub(crate) const CASES: &[Case] = &[
     ("plans are the CPU's", plans),
     ("segments are folded with the CPU's bits", |device| each_number(device, &Folds)),
     ("extrema, their rows and their gradients are the CPU's", |device| each_number(device, &Extrema)),
@@ -81,12 +81,16 @@ impl Example {
         self.shape.batches * LENGTHS.len() * self.shape.columns
     }
 
-    fn sent<T: Pod>(&self, numbers: &[T]) -> Result<Buffer<T>> {
+    fn sent<E: TensorElement>(&self, numbers: &[E]) -> Result<Buffer<E>> {
         Ok(Buffer::from_slice(&self.scope, numbers)?)
     }
 
-    fn zeros<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+    fn zeros<E: TensorElement>(&self, len: usize) -> Result<Buffer<E>> {
         Ok(Buffer::zeros(&self.scope, len)?)
+    }
+
+    fn workspace(&self, bytes: usize) -> Result<Buffer<u8>> {
+        Ok(Buffer::zeros(&self.scope, bytes)?)
     }
 }
 
@@ -170,7 +174,7 @@ impl Operations for Folds {
                 tensor::fold(which, &on.segments(), on.shape, &x, base, &mut expected, SCHEDULE);
                 let (gpu, out) = (on.on_gpu(E::TYPE), on.zeros::<E>(expected.len())?);
                 let (workspace, base) =
-                    (on.zeros::<u8>(gpu.fold_bytes())?, if has_base { gpu_base.address() } else { 0 });
+                    (on.workspace(gpu.fold_bytes())?, if has_base { gpu_base.address() } else { 0 });
                 // SAFETY: as in `planned`.
                 unsafe { gpu.fold(which, gpu_x.address(), base, out.address(), workspace.address()) }?;
                 same(&out, &expected, &format!("{which:?} of {:?}, base {has_base}", E::TYPE))?;
@@ -194,7 +198,7 @@ impl Operations for Extrema {
                 tensor::extremum(which, &on.segments(), on.shape, &x, cpu_base, results, SCHEDULE);
                 let (gpu, values, arguments) =
                     (on.on_gpu(E::TYPE), on.zeros::<E>(base.len())?, on.zeros::<i64>(base.len())?);
-                let workspace = on.zeros::<u8>(gpu.extremum_bytes())?;
+                let workspace = on.workspace(gpu.extremum_bytes())?;
                 let gpu_base_address = if has_base { gpu_base.address() } else { 0 };
                 let [to, rows_to, workspace] = [values.address(), arguments.address(), workspace.address()];
                 // SAFETY: as in `planned`.
@@ -249,7 +253,7 @@ fn softmax<E: TestElement + FloatElement>(device: &Device) -> Result<()> {
             tensor::softmax(which, &on.segments(), on.shape, &x, &mut y, SCHEDULE);
             tensor::softmax_backward(which, &on.segments(), on.shape, &y, &d_y, &mut d_x, SCHEDULE);
             let (gpu, found) = (on.on_gpu(E::TYPE), on.zeros::<E>(x.len())?);
-            let workspace = on.zeros::<u8>(gpu.softmax_bytes())?;
+            let workspace = on.workspace(gpu.softmax_bytes())?;
             // SAFETY: as in `planned`.
             unsafe { gpu.softmax(which, gpu_x.address(), found.address(), workspace.address()) }?;
             near(&found, &y, is_exact, &what)?;
