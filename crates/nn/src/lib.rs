@@ -9,4 +9,4 @@ pub mod model;
 #[cfg(test)]
 mod oracle;
 
-pub use error::{Error, FIELDS, Result, is_in_words, quoted};
+pub use error::{Error, Result, quoted};
