@@ -2,57 +2,36 @@
 
 use super::random::Random;
 use super::tape::{Tape, TracedBlock};
-use super::{GIB, MIB, Pattern, ROOMY_BYTES};
+use super::{GIB, MIB, Pattern};
 
 /// Every second tooth goes, and the next blocks are two teeth wide.
-pub(super) const COMB: Pattern = Pattern {
-    name: "comb",
-    about: "8 GiB in blocks of 8 MiB, every second one freed, then blocks of 16 MiB",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: comb,
-};
+pub(super) const COMB: Pattern =
+    Pattern::roomy("comb", "8 GiB in blocks of 8 MiB, every second one freed, then blocks of 16 MiB", comb);
 
 /// The comb again and again, each time twice as wide.
-pub(super) const DOUBLING_COMB: Pattern = Pattern {
-    name: "doubling-comb",
-    about: "4 GiB in blocks of 2 MiB, every second one freed, the next twice as large, up to 512 MiB",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: doubling_comb,
-};
+pub(super) const DOUBLING_COMB: Pattern = Pattern::roomy(
+    "doubling-comb",
+    "4 GiB in blocks of 2 MiB, every second one freed, the next twice as large, up to 512 MiB",
+    doubling_comb,
+);
 
 /// No order at all.
-pub(super) const CHURN: Pattern = Pattern {
-    name: "churn",
-    about: "blocks of 2 MiB to 1 GiB that come and go at random, up to 16 GiB",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: churn,
-};
+pub(super) const CHURN: Pattern =
+    Pattern::roomy("churn", "blocks of 2 MiB to 1 GiB that come and go at random, up to 16 GiB", churn);
 
 /// A comb of which no tooth begins where its neighbour's granule ends.
-pub(super) const ODD_COMB: Pattern = Pattern {
-    name: "odd-comb",
-    about: "2 GiB in blocks of 3.5 MiB, every second one freed, then blocks of 7 MiB, no steps",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: odd_comb,
-};
+pub(super) const ODD_COMB: Pattern = Pattern::roomy(
+    "odd-comb",
+    "2 GiB in blocks of 3.5 MiB, every second one freed, then blocks of 7 MiB, no steps",
+    odd_comb,
+);
 
 /// Blocks of little more than a granule: the loss at their ends is a large part of them.
-pub(super) const NARROW_CHURN: Pattern = Pattern {
-    name: "narrow-churn",
-    about: "blocks of 2 to 8 MiB that come and go at random, up to 2 GiB, no steps",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: narrow_churn,
-};
+pub(super) const NARROW_CHURN: Pattern = Pattern::roomy(
+    "narrow-churn",
+    "blocks of 2 to 8 MiB that come and go at random, up to 2 GiB, no steps",
+    narrow_churn,
+);
 
 /// Frees every second block; the others.
 fn thin(tape: &mut Tape, blocks: Vec<TracedBlock>) -> Vec<TracedBlock> {
