@@ -92,8 +92,9 @@ impl FusionMemory {
         let FusionSizes { tokens, hidden, inner, .. } = fusion.sizes;
         self.tokens = x.len() / hidden;
         let (rows, samples) = (self.tokens, self.tokens / tokens);
+        let isa = self.arithmetic.bf16_isa();
         let qkv = &mut self.qkv.as_mut_slice()[..3 * rows * hidden];
-        linear_forward(fusion.input, self.arithmetic.bf16_isa(), parameters, x, hidden, qkv, Output::Overwrite);
+        linear_forward(fusion.input, isa, parameters, x, hidden, qkv, Output::Overwrite);
         self.arithmetic.round(qkv);
         let weights = self.weights.as_mut_slice().chunks_exact_mut(fusion.sizes.weights_len());
         let seen = self.seen.as_mut_slice().chunks_exact_mut(tokens * hidden);
@@ -103,24 +104,17 @@ impl FusionMemory {
         self.arithmetic.round(&mut self.seen.as_mut_slice()[..rows * hidden]);
         let first = &mut self.first.as_mut_slice()[..rows * hidden];
         first.copy_from_slice(x);
-        linear_forward(
-            fusion.output,
-            self.arithmetic.bf16_isa(),
-            parameters,
-            &self.seen.as_slice()[..rows * hidden],
-            hidden,
-            first,
-            Output::Add,
-        );
+        let seen = &self.seen.as_slice()[..rows * hidden];
+        linear_forward(fusion.output, isa, parameters, seen, hidden, first, Output::Add);
         norm::forward(&fusion.norm1, parameters, first, &mut self.norm1);
 
         let wide = &mut self.inner.as_mut_slice()[..rows * inner];
-        linear_forward(fusion.widen, self.arithmetic.bf16_isa(), parameters, first, hidden, wide, Output::Overwrite);
+        linear_forward(fusion.widen, isa, parameters, first, hidden, wide, Output::Overwrite);
         wide.iter_mut().filter(|x| **x < 0.0).for_each(|x| *x = 0.0);
         self.arithmetic.round(wide);
         let second = &mut self.second.as_mut_slice()[..rows * hidden];
         second.copy_from_slice(first);
-        linear_forward(fusion.narrow, self.arithmetic.bf16_isa(), parameters, wide, inner, second, Output::Add);
+        linear_forward(fusion.narrow, isa, parameters, wide, inner, second, Output::Add);
         norm::forward(&fusion.norm2, parameters, second, &mut self.norm2);
 
         let fused = &mut self.fused.as_mut_slice()[..samples * hidden];
@@ -176,6 +170,7 @@ impl FusionMemory {
     ) {
         let FusionSizes { tokens, hidden, inner, .. } = fusion.sizes;
         let (rows, share) = (self.tokens, (1.0 / tokens as f64) as f32);
+        let isa = self.arithmetic.bf16_isa();
         let d_rows = &mut self.d_rows.as_mut_slice()[..rows * hidden];
         for (row, d_rows) in d_rows.chunks_exact_mut(hidden).enumerate() {
             let d_fused = &d_fused[row / tokens * hidden..][..hidden];
@@ -183,42 +178,15 @@ impl FusionMemory {
         }
         norm::backward(&fusion.norm2, parameters, &self.norm2, d_rows, gradients);
         let (wide, d_wide) = (&self.inner.as_slice()[..rows * inner], &mut self.d_inner.as_mut_slice()[..rows * inner]);
-        linear_backward(
-            fusion.narrow,
-            self.arithmetic.bf16_isa(),
-            parameters,
-            wide,
-            d_rows,
-            d_wide,
-            Output::Overwrite,
-            gradients,
-        );
+        linear_backward(fusion.narrow, isa, parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
         self.arithmetic.round(d_wide);
         d_wide.iter_mut().zip(wide).filter(|(_, x)| **x == 0.0).for_each(|(d, _)| *d = 0.0);
         let first = &self.first.as_slice()[..rows * hidden];
-        linear_backward(
-            fusion.widen,
-            self.arithmetic.bf16_isa(),
-            parameters,
-            first,
-            d_wide,
-            d_rows,
-            Output::Add,
-            gradients,
-        );
+        linear_backward(fusion.widen, isa, parameters, first, d_wide, d_rows, Output::Add, gradients);
 
         norm::backward(&fusion.norm1, parameters, &self.norm1, d_rows, gradients);
         let (seen, d_seen) = (&self.seen.as_slice()[..rows * hidden], &mut self.d_seen.as_mut_slice()[..rows * hidden]);
-        linear_backward(
-            fusion.output,
-            self.arithmetic.bf16_isa(),
-            parameters,
-            seen,
-            d_rows,
-            d_seen,
-            Output::Overwrite,
-            gradients,
-        );
+        linear_backward(fusion.output, isa, parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
         let sample = 3 * tokens * hidden;
         let d_qkv = &mut self.d_qkv.as_mut_slice()[..3 * rows * hidden];
         let qkv = self.qkv.as_slice().chunks_exact(sample);
@@ -229,7 +197,7 @@ impl FusionMemory {
         }
         self.arithmetic.round(d_qkv);
         d_x.copy_from_slice(d_rows);
-        linear_backward(fusion.input, self.arithmetic.bf16_isa(), parameters, x, d_qkv, d_x, Output::Add, gradients);
+        linear_backward(fusion.input, isa, parameters, x, d_qkv, d_x, Output::Add, gradients);
     }
 }
 
