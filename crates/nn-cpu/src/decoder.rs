@@ -36,7 +36,8 @@ fn lens(decoder: &Decoder, capacity: Capacity) -> [usize; 9] {
     let (encodings, outputs) = (capacity.samples * encoding, decoder.rows(capacity.samples) * outputs);
     let attended = if decoder.attention.is_some() { capacity.samples * top } else { 0 };
     let pooled = if readout == Readout::Node { 0 } else { top };
-    let d_encodings = if has_d_encodings(decoder) { encodings } else { 0 };
+    // Formed for an encoder that learns, and where it is the gradient of what the head reads.
+    let d_encodings = if decoder.encoder_learns || decoder.attention.is_none() { encodings } else { 0 };
     let d_fused = if decoder.fusion.is_some() { capacity.samples * fused } else { 0 };
     [encodings, outputs, outputs, d_encodings, d_fused, attended, attended, pooled, pooled]
 }
@@ -61,12 +62,6 @@ pub(crate) fn tensor_plan(decoder: &Decoder, capacity: Capacity, purpose: Purpos
 
 fn fusion_len(decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> usize {
     decoder.fusion.map_or(0, |fusion| FusionMemory::len(fusion.sizes, capacity.samples, purpose))
-}
-
-/// True if the encodings' gradient is formed: for an encoder that learns, and where it is that
-/// of what the head reads.
-fn has_d_encodings(decoder: &Decoder) -> bool {
-    decoder.encoder_learns || decoder.attention.is_none()
 }
 
 /// From the outputs' gradient to that of what the head read.
@@ -162,12 +157,7 @@ impl Decoding {
         })
     }
 
-    /// Rounds the encodings, which fusion or the head reads.
-    fn round_encodings(&mut self) {
-        self.arithmetic.round(&mut self.encodings.as_mut_slice()[..self.samples * self.widths.encoding]);
-    }
-
-    /// Rounds their gradient.
+    /// Rounds the gradient of the encodings.
     pub(crate) fn round_d_encodings(&mut self) {
         let len = (self.samples * self.widths.encoding).min(self.d_encodings.len());
         self.arithmetic.round(&mut self.d_encodings.as_mut_slice()[..len]);
@@ -275,7 +265,7 @@ impl Decoding {
         graph: Option<GraphShard<'_>>,
     ) {
         self.arithmetic = arithmetic;
-        self.round_encodings();
+        arithmetic.round(&mut self.encodings.as_mut_slice()[..self.samples * self.widths.encoding]);
         self.fusion.iter_mut().for_each(|fusion| fusion.set_arithmetic(arithmetic));
         self.forward(decoder, parameters, packed, graph);
     }
