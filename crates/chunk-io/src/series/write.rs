@@ -192,7 +192,8 @@ fn check_lengths(timeframe: &SeriesTimeframe, samples: usize, instruments: Optio
         "nothing, as the series names no instruments",
         || format!("{} entries", starts.len()),
     )?;
-    check_scaler(timeframe, instruments)
+    check_scaler_shape(timeframe, instruments)?;
+    check_scaler_numbers(timeframe)
 }
 
 /// No target is infinite; NaN is an unknown one.
@@ -236,12 +237,7 @@ pub(super) fn check_values(
     })
 }
 
-/// A scaler has a finite number for every feature, or for every instrument and feature.
-pub(super) fn check_scaler(timeframe: &SeriesTimeframe, instruments: Option<usize>) -> Result<(), LayoutFault> {
-    check_scaler_shape(timeframe, instruments)?;
-    check_scaler_numbers(timeframe)
-}
-
+/// A scaler has a number for every feature, or for every instrument and feature.
 pub(super) fn check_scaler_shape(timeframe: &SeriesTimeframe, instruments: Option<usize>) -> Result<(), LayoutFault> {
     let SeriesTimeframe { name, feature_names, .. } = timeframe;
     let Some(scaler) = &timeframe.scaler else { return Ok(()) };
