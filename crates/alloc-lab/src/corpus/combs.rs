@@ -49,9 +49,14 @@ fn comb(tape: &mut Tape, _: &mut Random) {
     // Large blocks first, so that an allocator that caches them cuts the teeth from them.
     let large = tape.alloc_all([GIB; 8]);
     tape.free_all(large);
-    let teeth = tape.alloc_all([8 * MIB; 1024]);
+    comb_once(tape, 8 * MIB, 1024);
+}
+
+/// A comb of `count` teeth, and blocks of two teeth in the place of those that went.
+fn comb_once(tape: &mut Tape, tooth_bytes: usize, count: usize) {
+    let teeth = tape.alloc_all(vec![tooth_bytes; count]);
     let teeth = thin(tape, teeth);
-    let wide = tape.alloc_all([16 * MIB; 256]);
+    let wide = tape.alloc_all(vec![2 * tooth_bytes; count / 4]);
     tape.free_all(teeth);
     tape.free_all(wide);
 }
@@ -72,11 +77,7 @@ fn doubling_comb(tape: &mut Tape, _: &mut Random) {
 }
 
 fn odd_comb(tape: &mut Tape, _: &mut Random) {
-    let teeth = tape.alloc_all([7 * MIB / 2; 584]);
-    let teeth = thin(tape, teeth);
-    let wide = tape.alloc_all([7 * MIB; 146]);
-    tape.free_all(teeth);
-    tape.free_all(wide);
+    comb_once(tape, 7 * MIB / 2, 584);
 }
 
 fn narrow_churn(tape: &mut Tape, random: &mut Random) {

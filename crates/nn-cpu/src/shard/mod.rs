@@ -520,24 +520,21 @@ impl ShardWorkspace {
 
     /// Writes the state [layers, S, H] of a sample in timeframe `k` after a step of its window.
     pub(crate) fn read_state(&self, k: usize, sample: usize, t: usize, to: &mut [f32]) {
-        let (window, step) = self.place_of(k, sample, t);
-        let (sequence, window) = self.sequence_of(k, window);
+        let (sequence, window, step) = self.sequence_at(k, sample, t);
         sequence.read_state(window, step, to);
     }
 
     /// Writes the top layer's hidden state [H] of a sample in timeframe `k` after a step of its
     /// window.
     pub(crate) fn read_top(&self, k: usize, sample: usize, t: usize, to: &mut [f32]) {
-        let (window, step) = self.place_of(k, sample, t);
-        let (sequence, window) = self.sequence_of(k, window);
+        let (sequence, window, step) = self.sequence_at(k, sample, t);
         sequence.read_top(window, step, to);
     }
 
     /// Writes the cell state, where it is kept, and the hidden state [H] of layer `l` in timeframe
     /// `k` of a sample after a step of its window.
     pub(crate) fn read_layer(&self, k: usize, l: usize, sample: usize, t: usize, cell: &mut [f32], hidden: &mut [f32]) {
-        let (window, step) = self.place_of(k, sample, t);
-        let (sequence, window) = self.sequence_of(k, window);
+        let (sequence, window, step) = self.sequence_at(k, sample, t);
         sequence.read_hidden(l, window, step, hidden);
         if sequence.keeps_cells() {
             sequence.read_cell(l, window, step, cell);
@@ -559,18 +556,15 @@ impl ShardWorkspace {
         self.tasks.get(k).map_or_else(|| self.sequences[k].dims, tasks::TimeframeTasks::dims)
     }
 
-    /// The sequence that has the distinct window `window` of timeframe `k`, and its place there.
-    fn sequence_of(&self, k: usize, window: usize) -> (&Sequence, usize) {
-        self.tasks.get(k).map_or_else(|| (&self.sequences[k], window), |tasks| tasks.sequence_of(window))
-    }
-
-    /// The distinct window of the sample `sample` in timeframe `k`, and the step of it that is the
-    /// sample's `t`.
-    fn place_of(&self, k: usize, sample: usize, t: usize) -> (usize, usize) {
-        let windows = self.tasks.get(k).map_or_else(|| &self.sequences[k].windows, TimeframeTasks::windows);
+    /// The sequence with the window of the sample `sample` in timeframe `k`, the window's place
+    /// there, and the step of it that is the sample's `t`.
+    fn sequence_at(&self, k: usize, sample: usize, t: usize) -> (&Sequence, usize, usize) {
+        let tasks = self.tasks.get(k);
+        let windows = tasks.map_or_else(|| &self.sequences[k].windows, TimeframeTasks::windows);
         let (window, last) = windows.sample_positions()[sample];
+        let (sequence, window) = tasks.map_or_else(|| (&self.sequences[k], window), |tasks| tasks.sequence_of(window));
         // The sample's window may be the end of a longer one.
-        (window, last + 1 + t - windows.sample_steps())
+        (sequence, window, last + 1 + t - windows.sample_steps())
     }
 }
 
