@@ -7,6 +7,8 @@ use megabatch_nn::Result;
 use megabatch_nn::graph::{GraphDropout, GraphView};
 use megabatch_nn::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
 use megabatch_nn::model::decoder::{Decoder, Widths};
+use megabatch_nn::model::fusion::Linear;
+use megabatch_nn::model::head::Head;
 use megabatch_nn::model::{Readout, TensorSet};
 
 use crate::arithmetic::CpuArithmetic;
@@ -14,8 +16,9 @@ use crate::compute::{Capacity, Purpose};
 use crate::fusion::FusionMemory;
 use crate::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
 use crate::kernel::bf16::Bf16Isa;
+use crate::matmul::Output;
 use crate::team::ThreadTeam;
-use crate::{head, readout};
+use crate::{linear, readout};
 
 /// Rule of a model over graphs.
 const PACKED: &str = "a model over graphs has packed weights of attention";
@@ -75,7 +78,10 @@ fn head_backward(
     gradients: &mut TensorSet,
 ) {
     match &decoder.head {
-        Some(head) => head::backward(head, bf16_isa, parameters, read, d_outputs, d_read, gradients),
+        Some(&Head { weight, bias, .. }) => {
+            let head = Linear { weight, bias };
+            linear::backward(head, bf16_isa, parameters, read, d_outputs, d_read, Output::Overwrite, gradients);
+        }
         None => d_read.copy_from_slice(d_outputs),
     }
 }
@@ -249,7 +255,10 @@ impl Decoding {
         }
         let outputs = &mut self.outputs.as_mut_slice()[..outputs_len];
         match &decoder.head {
-            Some(head) => head::forward(head, self.arithmetic.bf16_isa(), parameters, x, outputs),
+            Some(&Head { weight, bias, .. }) => {
+                let (head, isa) = (Linear { weight, bias }, self.arithmetic.bf16_isa());
+                linear::forward(head, isa, parameters, x, outputs, Output::Overwrite);
+            }
             None => outputs.copy_from_slice(x),
         }
     }
