@@ -14,7 +14,7 @@ use super::span::{BLOCK_BYTES, Extended, ReadSpan, spans};
 use super::{Direct, ReadContext, check};
 use crate::cost::ReadCost;
 use crate::decode::to_f32;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A smaller piece is read together with its neighbours and copied; a larger one is worth a call of
 /// its own.
@@ -113,13 +113,8 @@ impl DirectDataset {
         let place = [row / self.grid.chunk[0], 0, 0];
         let Some(entry) = index.get(self.grid.number(place)) else { return Ok(None) };
         if u64::from(entry.bytes) != self.chunk_bytes() {
-            return Err(Error::DamagedChunk {
-                path: self.file.path.clone(),
-                object: self.object.clone(),
-                chunk: self.grid.origin(place),
-                offset: entry.offset,
-                detail: format!("expected {} bytes, found {}", self.chunk_bytes(), entry.bytes),
-            });
+            let detail = format!("expected {} bytes, found {}", self.chunk_bytes(), entry.bytes);
+            return Err(self.damaged(entry, place, detail));
         }
         self.require_within(entry.extent(), || self.grid.origin(place))?;
         Ok(Some(entry.offset + (row % self.grid.chunk[0]) as u64 * row_bytes))
