@@ -77,9 +77,12 @@ impl DirectDataset {
         done: &mut Done,
     ) -> Result<Vec<FilePiece<'a>>> {
         let row_len = self.row_len();
+        // Rows are consecutive in the file up to each multiple of this number.
+        let rows_together =
+            if matches!(self.place, StoragePlace::PlainChunks { .. }) { self.grid.chunk[0] } else { usize::MAX };
         let mut pieces = Vec::new();
         for run in rows.runs() {
-            for together in cut(run, self.rows_together()) {
+            for together in cut(run, rows_together) {
                 let out = take(&mut out, together.len() * row_len);
                 let first = together.start * row_len;
                 match self.offset_of(together.start)? {
@@ -92,11 +95,6 @@ impl DirectDataset {
             }
         }
         Ok(pieces)
-    }
-
-    /// Rows are consecutive in the file up to each multiple of this number.
-    fn rows_together(&self) -> usize {
-        if matches!(self.place, StoragePlace::PlainChunks { .. }) { self.grid.chunk[0] } else { usize::MAX }
     }
 
     /// Offset of a row in the file, `None` if it was never written.
