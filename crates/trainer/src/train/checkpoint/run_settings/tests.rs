@@ -198,7 +198,7 @@ fn how_the_loss_scale_changes_is_told_where_there_is_one() {
     assert_eq!(told(&fp16, &with(Precision::Bf16, 20)), ["`precision` is bf16, it was fp16"]);
 }
 
-/// Words, whose change is none of a number, are listed: a new field is seen here, too.
+/// Changes of numbers and switches are refused or told. Words are listed, so that a new one shows.
 #[test]
 fn every_field_is_compared() {
     let model = ModelConfig { graph: Some(GraphConfig::default()), readout: Some(Readout::Node), ..settings().model };
