@@ -57,7 +57,7 @@ pub(crate) use gradients::{BlockFinals, SharedGradients};
 pub use gradients::{FinalGradients, FinalSink};
 pub(crate) use input::{Shard, Weights};
 use memory::{ScratchLens, ShardScratch};
-use pooling::{PackedKeys, Pooled, PoolingScratch};
+use pooling::{PackedKeys, Pooled, PoolingParameters, PoolingScratch};
 use quantized::Activations;
 use sequence::{Sequence, SequenceInput, WindowPartition};
 use tasks::{ShardMemory, TimeframeTasks};
@@ -374,6 +374,7 @@ impl ShardWorkspace {
             return self.decoding.outputs_and_gradient_mut();
         }
         let Weights { model, parameters, packed, .. } = weights;
+        let pooling = |k| pooling_of(weights, k);
         let (hidden, width) = (model.config().hidden, model.decoder().widths.encoding);
         self.clock.on = packed.profiles;
         let encodings = self.decoding.encodings_mut(shard.samples.len());
@@ -392,11 +393,8 @@ impl ShardWorkspace {
             let rows = encodings.chunks_exact_mut(width).map(|row| &mut row[k * hidden..][..hidden]);
             let start = self.clock.start();
             match (self.pooled.get_mut(k), model.poolings().get(k)) {
-                (Some(pooled), Some(pooling)) => {
-                    let norm = weights[weights.len() - 1].norm.as_slice();
-                    let pooling_parameters =
-                        pooling::PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm };
-                    let vectors = pooled.forward(self.isa, pooling_parameters, sequence, &mut self.pooling);
+                (Some(pooled), Some(_)) => {
+                    let vectors = pooled.forward(self.isa, pooling(k), sequence, &mut self.pooling);
                     let read = sequence.windows.read_of_sample();
                     rows.zip(read).for_each(|(row, read)| row.copy_from_slice(&vectors[read * hidden..][..hidden]));
                 }
@@ -441,6 +439,7 @@ impl ShardWorkspace {
     /// [`Model::gradient_groups`].
     pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &SharedGradients<'_>) {
         let Weights { model, parameters, packed, .. } = weights;
+        let pooling = |k| pooling_of(weights, k);
         let (hidden, width) = (model.config().hidden, model.decoder().widths.encoding);
         let start = self.clock.start();
         let (decoder, attention) = (model.decoder(), packed.attention.as_ref());
@@ -453,23 +452,10 @@ impl ShardWorkspace {
             let rows = self.decoding.d_encodings().chunks_exact(width).map(|row| &row[k * hidden..][..hidden]);
             let start = self.clock.start();
             match (self.pooled.get_mut(k), model.poolings().get(k)) {
-                (Some(pooled), Some(pooling)) => {
-                    let d_pooled = pooled.d_pooled_mut(sequence.windows.read().len(), &mut self.pooling);
-                    d_pooled.fill(0.0);
-                    let rows = rows.zip(sequence.windows.read_of_sample());
-                    rows.for_each(|(row, read)| add(&mut d_pooled[read * hidden..][..hidden], row));
-                    let norm = weights[weights.len() - 1].norm.as_slice();
-                    let pooling_parameters =
-                        pooling::PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm };
+                (Some(pooled), Some(_)) => {
+                    pooled.set_d_pooled(&sequence.windows, rows, &mut self.pooling);
                     gradients.add(|sums| {
-                        pooled.backward(
-                            self.isa,
-                            pooling_parameters,
-                            &*sequence,
-                            &mut self.scratch,
-                            &mut self.pooling,
-                            sums,
-                        );
+                        pooled.backward(self.isa, pooling(k), sequence, &mut self.scratch, &mut self.pooling, sums);
                     });
                     gradients.complete(model.pooling_range(k).expect("a pooling has parameters"));
                 }
@@ -566,6 +552,14 @@ impl ShardWorkspace {
         // The sample's window may be the end of a longer one.
         (sequence, window, last + 1 + t - windows.sample_steps())
     }
+}
+
+/// The parameters of the pooling of timeframe `k`.
+fn pooling_of(weights: Weights<'_>, k: usize) -> PoolingParameters<'_> {
+    let Weights { model, parameters, packed, .. } = weights;
+    let layers = &packed.timeframes[k];
+    let (pooling, norm) = (&model.poolings()[k], layers[layers.len() - 1].norm.as_slice());
+    PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm }
 }
 
 fn add(sums: &mut [f32], terms: &[f32]) {
