@@ -14,8 +14,8 @@ const LIBRARIES: [&str; 8] = ["bars", "chunk-io", "graph-cache", "nn", "nn-cpu",
 /// Sections of the configuration.
 const SECTIONS: [&str; 5] = ["data", "gpu_optimization", "model", "output", "training"];
 
-/// Libraries that name settings in backticks. nn and trainer list all of them as `FIELDS`.
-const WITH_FIELDS: [&str; 4] = ["nn", "nn-cpu", "nn-cuda", "trainer"];
+/// Libraries that name settings in backticks, by the part of their key after the section.
+const WITH_SETTINGS: [&str; 4] = ["nn", "nn-cpu", "nn-cuda", "trainer"];
 
 /// Functions whose first argument is the name of a setting, or words.
 const NAMING: [&str; 4] = ["check_heads", "check_rate_of", "refuse_on_gpu", "setting"];
@@ -25,10 +25,8 @@ const NAMING: [&str; 4] = ["check_heads", "check_rate_of", "refuse_on_gpu", "set
 struct Texts {
     /// String literals, those of errors and macros among them; no documentation.
     literals: Vec<String>,
-    /// Settings that calls of [`NAMING`] name, and words.
+    /// Settings that calls of [`NAMING`] and fields called `setting` name, and words.
     named: Vec<String>,
-    /// Items of the list `FIELDS`.
-    fields: Vec<String>,
 }
 
 impl Texts {
@@ -49,16 +47,6 @@ impl<'ast> Visit<'ast> for Texts {
         }
     }
 
-    fn visit_item_const(&mut self, constant: &'ast syn::ItemConst) {
-        if constant.ident == "FIELDS" {
-            let mut list = Texts::default();
-            list.visit_expr(&constant.expr);
-            self.fields.extend(list.literals);
-        } else {
-            visit::visit_item_const(self, constant);
-        }
-    }
-
     fn visit_expr_call(&mut self, call: &'ast syn::ExprCall) {
         if let (syn::Expr::Path(function), Some(syn::Expr::Lit(first))) = (&*call.func, call.args.first())
             && let (Some(name), syn::Lit::Str(field)) = (function.path.segments.last(), &first.lit)
@@ -67,6 +55,16 @@ impl<'ast> Visit<'ast> for Texts {
             self.named.push(field.value());
         }
         visit::visit_expr_call(self, call);
+    }
+
+    fn visit_field_value(&mut self, field: &'ast syn::FieldValue) {
+        if let (syn::Member::Named(name), syn::Expr::Lit(value)) = (&field.member, &field.expr)
+            && let syn::Lit::Str(setting) = &value.lit
+            && name == "setting"
+        {
+            self.named.push(setting.value());
+        }
+        visit::visit_field_value(self, field);
     }
 
     fn visit_lit_str(&mut self, literal: &'ast syn::LitStr) {
@@ -130,16 +128,20 @@ fn libraries_name_no_settings_flags_or_commands() {
 }
 
 #[test]
-fn every_field_that_a_text_names_is_in_the_list() {
-    let texts = WITH_FIELDS.map(Texts::read);
-    let fields: Vec<&String> = texts.iter().flat_map(|texts| &texts.fields).collect();
+fn every_setting_that_a_text_names_is_one_key() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/configuration.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = page.lines().skip_while(|line| !line.starts_with("| key | default |"));
+    let rows = table.take_while(|line| line.starts_with('|')).filter_map(|line| line.strip_prefix("| `"));
+    let keys: Vec<&str> = rows.filter_map(|row| Some(row.split_once('`')?.0.split_once('.')?.1)).collect();
+    let texts = WITH_SETTINGS.map(Texts::read);
     let named = texts.iter().flat_map(|texts| {
         let quoted = texts.literals.iter().flat_map(|text| quoted_paths(text));
         quoted.chain(texts.named.iter().filter(|name| !name.contains(' ')).cloned())
     });
-    let missing: Vec<String> = named.filter(|path| !fields.contains(&path)).collect();
-    assert!(missing.is_empty(), "not in `FIELDS` of nn or trainer: {missing:?}");
-    assert!(fields.len() > 50, "{fields:?}");
+    let missing: Vec<String> = named.filter(|path| keys.iter().filter(|key| *key == path).count() != 1).collect();
+    assert!(missing.is_empty(), "not one key of the configuration: {missing:?}");
+    assert!(keys.len() > 50, "{keys:?}");
 }
 
 #[test]
@@ -166,8 +168,7 @@ fn texts_of_errors_and_macros_are_read() {
         /// Sets training.lr.
         #[error("an error")]
         struct S;
-        const FIELDS: &[&str] = &["a.b"];
-        fn f() { setting("path", 1); format!("a {} \" b", "c"); let d = "d"; }
+        fn f() { setting("path", 1); E { setting: "own", n: "e" }; format!("a {} \" b", "c"); let d = "d"; }
         macro_rules! m { () => { /// Sets `path`.
             struct T; } }
         #[cfg(test)]
@@ -175,7 +176,7 @@ fn texts_of_errors_and_macros_are_read() {
     "#;
     let mut texts = Texts::default();
     texts.visit_file(&syn::parse_file(source).unwrap());
-    assert_eq!(texts.literals, ["an error", "path", "a {}  b", "c", "d"]);
-    assert_eq!((texts.named, texts.fields), (vec!["path".to_owned()], vec!["a.b".to_owned()]));
+    assert_eq!(texts.literals, ["an error", "path", "own", "e", "a {}  b", "c", "d"]);
+    assert_eq!(texts.named, ["path", "own"]);
     assert_eq!(quoted_paths("`a.b` and `c[2].d`, `A::b`, `{x}`"), ["a.b", "c[].d"]);
 }

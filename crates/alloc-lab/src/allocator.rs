@@ -36,13 +36,9 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    pub(crate) fn free_bytes(&self) -> usize {
-        self.reserved_bytes - self.allocated_bytes
-    }
-
     /// 1 − largest free block / free bytes; 0 when nothing is free.
     pub(crate) fn fragmentation(&self) -> f64 {
-        match self.free_bytes() {
+        match self.reserved_bytes - self.allocated_bytes {
             0 => 0.0,
             free => 1.0 - self.largest_free_bytes as f64 / free as f64,
         }

@@ -1,8 +1,8 @@
 //! Place of rows and bars while files are read: in memory, or in a folder.
 
-use std::fmt;
 use std::ops::{ControlFlow, Deref, Range};
 use std::path::Path;
+use std::{fmt, io};
 
 use crate::bar_source::{BarSource, PIECE_BARS, pieces_of};
 use crate::bars::{Bar, Bars};
@@ -25,6 +25,14 @@ impl fmt::Display for Stopped {
 }
 
 impl std::error::Error for Stopped {}
+
+/// Tells `observe` of `count` bytes that were read; an error of [`Stopped`] if it ends the reading.
+pub(crate) fn tell_read(observe: ObserveBytes<'_>, count: u64) -> io::Result<()> {
+    match observe(count) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(io::Error::other(Stopped)),
+    }
+}
 
 /// Place of rows and bars, and the observer of the bytes that are read.
 pub(crate) struct ReadPlace<'a> {

@@ -13,20 +13,44 @@ pub(crate) fn write_atomically<T, E: From<Error>>(
     path: &Path,
     fill: impl FnOnce(&hdf5::File) -> Result<T, E>,
 ) -> Result<T, E> {
-    let new = NewFile::create(path).map_err(not_writable(path))?;
-    let file = create_draft(new.temporary_path()).map_err(Error::hdf5(path, "/", "create the file"))?;
-    let filled = fill(&file)?;
-    file.close().map_err(Error::hdf5(path, "/", "close the file"))?;
-    publish(new, path)?;
+    let (draft, filled) = DraftFile::create(path, fill)?;
+    draft.publish()?;
     Ok(filled)
 }
 
-/// Syncs the new file and renames it to `path`, which errors name.
-pub(crate) fn publish(new: NewFile, path: &Path) -> Result<()> {
-    let io = |action| move |source| Error::Io { path: path.to_owned(), action, source };
-    new.file().sync_all().map_err(io("bring the file to disk"))?;
-    let target = new.rename().map_err(not_writable(path))?;
-    sync_folder(&target).map_err(io("bring the folder to disk"))
+/// The new file beside its place, under a temporary name; removed unless it is published.
+#[derive(Debug)]
+pub(crate) struct DraftFile<'a> {
+    /// Its place, which errors name.
+    out: &'a Path,
+    new: NewFile,
+}
+
+impl<'a> DraftFile<'a> {
+    /// Creates the file and lets `fill` write it.
+    pub(crate) fn create<T, E: From<Error>>(
+        out: &'a Path,
+        fill: impl FnOnce(&hdf5::File) -> Result<T, E>,
+    ) -> Result<(Self, T), E> {
+        let new = NewFile::create(out).map_err(not_writable(out))?;
+        let file = create_draft(new.temporary_path()).map_err(Error::hdf5(out, "/", "create the file"))?;
+        let filled = fill(&file)?;
+        file.close().map_err(Error::hdf5(out, "/", "close the file"))?;
+        Ok((DraftFile { out, new }, filled))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.new.temporary_path()
+    }
+
+    /// Syncs the file and renames it to its place.
+    pub(crate) fn publish(self) -> Result<()> {
+        let DraftFile { out, new } = self;
+        let io = |action| move |source| Error::Io { path: out.to_owned(), action, source };
+        new.file().sync_all().map_err(io("bring the file to disk"))?;
+        let target = new.rename().map_err(not_writable(out))?;
+        sync_folder(&target).map_err(io("bring the folder to disk"))
+    }
 }
 
 /// The error of an output that cannot be written.
@@ -40,7 +64,7 @@ pub(crate) fn not_writable(path: &Path) -> impl Fn(std::io::Error) -> Error + us
 /// Its root group stores no times, so that equal contents make equal bytes. It is not locked:
 /// processes that other threads start meanwhile inherit HDF5's descriptor, and with it a lock that
 /// would outlive the file's closing and renaming.
-pub(crate) fn create_draft(path: &Path) -> hdf5::Result<hdf5::File> {
+fn create_draft(path: &Path) -> hdf5::Result<hdf5::File> {
     let mut builder = hdf5::FileBuilder::new();
     builder.with_fcpl(|creation| creation.obj_track_times(false)).with_fapl(|access| access.file_locking(false));
     builder.create(path)

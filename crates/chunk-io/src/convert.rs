@@ -25,13 +25,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::UNIX_EPOCH;
 
-use hdf5::File;
-use megabatch_atomic_file::{NewFile, beside, check_replaceable, remove_stale, resolve_target};
+use megabatch_atomic_file::{beside, check_replaceable, remove_stale, resolve_target};
 use megabatch_gpu_core::Scope;
 use serde::Serialize;
 use work::ConversionContext;
 
-use crate::atomic::{create_draft, not_writable, publish};
+use crate::atomic::not_writable;
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::source::Layout;
@@ -292,31 +291,4 @@ fn is_worth_continuing(error: &Error, out: &Path) -> bool {
 fn length(path: &Path) -> Result<u64> {
     let io = |source| Error::Io { path: path.to_owned(), action: "look at the file", source };
     Ok(fs::metadata(path).map_err(io)?.len())
-}
-
-/// The new file beside its place, under a temporary name; removed unless it is published.
-#[derive(Debug)]
-struct DraftFile<'a> {
-    out: &'a Path,
-    new: NewFile,
-}
-
-impl<'a> DraftFile<'a> {
-    /// Creates the file and lets `fill` write it.
-    fn create<T>(out: &'a Path, fill: impl FnOnce(&File) -> Result<T>) -> Result<(Self, T)> {
-        let new = NewFile::create(out).map_err(not_writable(out))?;
-        let file = create_draft(new.temporary_path()).map_err(Error::hdf5(out, "/", "create the file"))?;
-        let filled = fill(&file)?;
-        file.close().map_err(Error::hdf5(out, "/", "close the file"))?;
-        Ok((DraftFile { out, new }, filled))
-    }
-
-    fn path(&self) -> &Path {
-        self.new.temporary_path()
-    }
-
-    /// Syncs the file and renames it to its place.
-    fn publish(self) -> Result<()> {
-        publish(self.new, self.out)
-    }
 }

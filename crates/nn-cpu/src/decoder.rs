@@ -7,6 +7,8 @@ use megabatch_nn::Result;
 use megabatch_nn::graph::{GraphDropout, GraphView};
 use megabatch_nn::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
 use megabatch_nn::model::decoder::{Decoder, Widths};
+use megabatch_nn::model::fusion::Linear;
+use megabatch_nn::model::head::Head;
 use megabatch_nn::model::{Readout, TensorSet};
 
 use crate::arithmetic::CpuArithmetic;
@@ -14,8 +16,9 @@ use crate::compute::{Capacity, Purpose};
 use crate::fusion::FusionMemory;
 use crate::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
 use crate::kernel::bf16::Bf16Isa;
+use crate::matmul::Output;
 use crate::team::ThreadTeam;
-use crate::{head, readout};
+use crate::{linear, readout};
 
 /// Rule of a model over graphs.
 const PACKED: &str = "a model over graphs has packed weights of attention";
@@ -36,7 +39,8 @@ fn lens(decoder: &Decoder, capacity: Capacity) -> [usize; 9] {
     let (encodings, outputs) = (capacity.samples * encoding, decoder.rows(capacity.samples) * outputs);
     let attended = if decoder.attention.is_some() { capacity.samples * top } else { 0 };
     let pooled = if readout == Readout::Node { 0 } else { top };
-    let d_encodings = if has_d_encodings(decoder) { encodings } else { 0 };
+    // Formed for an encoder that learns, and where it is the gradient of what the head reads.
+    let d_encodings = if decoder.encoder_learns || decoder.attention.is_none() { encodings } else { 0 };
     let d_fused = if decoder.fusion.is_some() { capacity.samples * fused } else { 0 };
     [encodings, outputs, outputs, d_encodings, d_fused, attended, attended, pooled, pooled]
 }
@@ -63,12 +67,6 @@ fn fusion_len(decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> usize 
     decoder.fusion.map_or(0, |fusion| FusionMemory::len(fusion.sizes, capacity.samples, purpose))
 }
 
-/// True if the encodings' gradient is formed: for an encoder that learns, and where it is that
-/// of what the head reads.
-fn has_d_encodings(decoder: &Decoder) -> bool {
-    decoder.encoder_learns || decoder.attention.is_none()
-}
-
 /// From the outputs' gradient to that of what the head read.
 fn head_backward(
     decoder: &Decoder,
@@ -80,7 +78,10 @@ fn head_backward(
     gradients: &mut TensorSet,
 ) {
     match &decoder.head {
-        Some(head) => head::backward(head, bf16_isa, parameters, read, d_outputs, d_read, gradients),
+        Some(&Head { weight, bias, .. }) => {
+            let head = Linear { weight, bias };
+            linear::backward(head, bf16_isa, parameters, read, d_outputs, d_read, Output::Overwrite, gradients);
+        }
         None => d_read.copy_from_slice(d_outputs),
     }
 }
@@ -162,12 +163,7 @@ impl Decoding {
         })
     }
 
-    /// Rounds the encodings, which fusion or the head reads.
-    fn round_encodings(&mut self) {
-        self.arithmetic.round(&mut self.encodings.as_mut_slice()[..self.samples * self.widths.encoding]);
-    }
-
-    /// Rounds their gradient.
+    /// Rounds the gradient of the encodings.
     pub(crate) fn round_d_encodings(&mut self) {
         let len = (self.samples * self.widths.encoding).min(self.d_encodings.len());
         self.arithmetic.round(&mut self.d_encodings.as_mut_slice()[..len]);
@@ -259,7 +255,10 @@ impl Decoding {
         }
         let outputs = &mut self.outputs.as_mut_slice()[..outputs_len];
         match &decoder.head {
-            Some(head) => head::forward(head, self.arithmetic.bf16_isa(), parameters, x, outputs),
+            Some(&Head { weight, bias, .. }) => {
+                let (head, isa) = (Linear { weight, bias }, self.arithmetic.bf16_isa());
+                linear::forward(head, isa, parameters, x, outputs, Output::Overwrite);
+            }
             None => outputs.copy_from_slice(x),
         }
     }
@@ -275,7 +274,7 @@ impl Decoding {
         graph: Option<GraphShard<'_>>,
     ) {
         self.arithmetic = arithmetic;
-        self.round_encodings();
+        arithmetic.round(&mut self.encodings.as_mut_slice()[..self.samples * self.widths.encoding]);
         self.fusion.iter_mut().for_each(|fusion| fusion.set_arithmetic(arithmetic));
         self.forward(decoder, parameters, packed, graph);
     }

@@ -10,59 +10,23 @@ use thiserror::Error;
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every setting that an [`Error`](enum@Error) names: a field, after the name of the field that it
-/// is in where it says too little alone, such as `graph_heads`.
-///
-/// Texts have settings in backticks, so that an application can say where each of them is.
-pub const FIELDS: &[&str] = &[
-    "batch_size",
-    "carry_state",
-    "cell",
-    "classes",
-    "dropout",
-    "encoder",
-    "fusion",
-    "fusion_feed_forward",
-    "fusion_heads",
-    "graph",
-    "graph_attention_dropout",
-    "graph_dropout",
-    "graph_heads",
-    "graph_hidden",
-    "graph_layers",
-    "graph_output_heads",
-    "hidden",
-    "huber_delta",
-    "layer_norm",
-    "layers",
-    "loss",
-    "pooling",
-    "pooling_heads",
-    "quantile",
-    "rank_temperature",
-    "tasks",
-    "threads",
-    "thresholds",
-];
-
-/// A setting's name in backticks; words as they are.
+/// A setting's name in backticks; words for what no setting decides, or several, as they are.
 pub fn quoted(setting: &str) -> Cow<'_, str> {
-    if is_in_words(setting) { setting.into() } else { format!("`{setting}`").into() }
-}
-
-/// True if `setting` is no name, but words for what no setting decides, or several.
-pub fn is_in_words(setting: &str) -> bool {
-    setting.contains(' ')
+    if setting.contains(' ') { setting.into() } else { format!("`{setting}`").into() }
 }
 
 /// Errors of describing, computing and storing a model.
+///
+/// Texts have settings in backticks, so that an application can say where each of them is. The name
+/// is that of the field, after the name of the field that it is in where it says too little alone,
+/// such as `graph_heads`.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A setting lies outside its range.
     #[error("{} is {value}: expected {expected}", quoted(setting))]
     Setting {
-        /// Its name, one of [`FIELDS`], or words for what no setting decides.
+        /// Its name, or words for what no setting decides.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -73,7 +37,7 @@ pub enum Error {
     /// A setting that a GPU does not compute yet.
     #[error("{} is {value}, which is not supported on a GPU yet{}", quoted(setting), if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
     NotOnGpu {
-        /// Its name, one of [`FIELDS`], or words for what no setting decides.
+        /// Its name, or words for what no setting decides.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -299,9 +263,8 @@ impl Error {
         move |source| Error::File { path, action, source }
     }
 
-    /// A setting, one of [`FIELDS`] or in words, outside its range.
+    /// A setting, by its name or in words, outside its range.
     pub fn setting(setting: &'static str, value: &dyn Display, expected: &'static str) -> Error {
-        debug_assert!(is_in_words(setting) || FIELDS.contains(&setting), "{setting} is not one of `FIELDS`");
         Error::Setting { setting, value: value.to_string(), expected }
     }
 }

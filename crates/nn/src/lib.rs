@@ -10,4 +10,4 @@ pub mod model;
 #[path = "tests/oracle.rs"]
 mod oracle;
 
-pub use error::{Error, FIELDS, Result, is_in_words, quoted};
+pub use error::{Error, Result, quoted};

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Instant;
 
+use megabatch_atomic_file::folder_of;
 use megabatch_chunk_io::{
     Conversion, ConversionProgress, ConversionStage, ConvertOptions, Source, SourceOptions, StorageChoice, layout_of,
 };
@@ -115,8 +116,7 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
     output::check(out, &[input])?;
     refuse_graphs(input)?;
     let (planned, options) = options.resolve(input, host)?;
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    require_free(folder, room_needed(input, &options), "the converted file")?;
+    require_free(folder_of(out), room_needed(input, &options), "the converted file")?;
     // What is in the spool is safe at any moment.
     host.cancel.watch(PATIENCE)?;
     let mut progress: Option<Box<dyn Progress>> = None;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use megabatch_atomic_file::{NewFile, check_replaceable, resolve_target};
+use megabatch_atomic_file::{NewFile, check_replaceable, folder_of, resolve_target};
 
 use crate::error::{Error, Result};
 
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// A usage failure that names the path.
 pub(crate) fn check(out: &Path, inputs: &[&Path]) -> Result<()> {
     let refuse = |reason: &str| Err(Error::usage(format!("{}: cannot write here: {reason}", out.display())));
-    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(out);
     match fs::metadata(folder) {
         Err(error) => return refuse(&format!("{}: {error}", folder.display())),
         Ok(found) if !found.is_dir() => return refuse(&format!("{} is not a folder", folder.display())),

@@ -4,74 +4,13 @@ use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use megabatch_nn::{is_in_words, quoted};
+use megabatch_nn::quoted;
 use thiserror::Error;
 
 use crate::peers::PeerLost;
 
 /// `Result` with this crate's [`Error`](enum@Error).
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// The settings that an [`Error`](enum@Error) or a [`ChangedSetting`](crate::ChangedSetting) may
-/// name, besides nn's [`FIELDS`](megabatch_nn::FIELDS), and by the same rule.
-pub const FIELDS: &[&str] = &[
-    "autotune",
-    "beta1",
-    "beta2",
-    "bias",
-    "clip_norm",
-    "div_factor",
-    "early_stopping",
-    "early_stopping_min_delta",
-    "epochs",
-    "epsilon",
-    "final_div_factor",
-    "gradient_accumulation_steps",
-    "gradient_checkpointing",
-    "graph_activation",
-    "graph_attention",
-    "graph_edge_attributes",
-    "graph_output",
-    "graph_residual",
-    "graph_self_loops",
-    "loss_on",
-    "loss_scale_backoff_factor",
-    "loss_scale_ceiling",
-    "loss_scale_floor",
-    "loss_scale_growth_factor",
-    "loss_scale_growth_interval",
-    "loss_scale_hysteresis",
-    "loss_scale_initial",
-    "loss_spike_factor",
-    "lr",
-    "lr_min",
-    "lr_schedule",
-    "max_rollbacks",
-    "max_steps",
-    "optimizer",
-    "pct_start",
-    "precision",
-    "profile",
-    "purge",
-    "readout",
-    "run_length",
-    "sample_weights",
-    "seed",
-    "split",
-    "tf32",
-    "validate_every_steps",
-    "validation_samples",
-    "walk_forward",
-    "walk_forward_number",
-    "walk_forward_overlap",
-    "warmup_steps",
-    "weight_decay",
-];
-
-/// True if `setting` is one of [`FIELDS`], here or in nn, or in words.
-pub(crate) fn is_field(setting: &str) -> bool {
-    is_in_words(setting) || FIELDS.contains(&setting) || megabatch_nn::FIELDS.contains(&setting)
-}
 
 /// Errors of training, saving and evaluating a model.
 #[derive(Debug, Error)]
@@ -84,7 +23,7 @@ pub enum Error {
     /// A setting lies outside its range.
     #[error("{} is {value}: expected {expected}", quoted(setting))]
     Setting {
-        /// Its name, one of [`FIELDS`] or nn's, or words.
+        /// Its name, or words for what no setting decides.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -95,7 +34,7 @@ pub enum Error {
     /// A setting that needs series, for samples that are stored as windows.
     #[error("{} is {value}: expected {expected}", quoted(setting))]
     NeedsSeries {
-        /// Its name, one of [`FIELDS`] or nn's, or words.
+        /// Its name, or words for what no setting decides.
         setting: &'static str,
         /// Its value.
         value: &'static str,
@@ -115,7 +54,7 @@ pub enum Error {
     /// A setting that a GPU does not compute yet.
     #[error("{} is {value}, which is not supported on a GPU yet{}", quoted(setting), if together_with.is_empty() { String::new() } else { format!(" together with {together_with}") })]
     NotOnGpu {
-        /// Its name, one of [`FIELDS`] or nn's, or words.
+        /// Its name, or words for what no setting decides.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -290,7 +229,7 @@ pub enum Error {
     OtherRun {
         /// The checkpoint's folder.
         path: PathBuf,
-        /// Name of the setting that differs, one of [`FIELDS`] or nn's, or words.
+        /// Name of the setting that differs, or words.
         setting: &'static str,
         /// Its value in the checkpoint.
         found: String,
@@ -334,7 +273,7 @@ pub enum Error {
     /// A setting that several ranks cannot train with yet.
     #[error("{} is {value}, which is not supported by several ranks yet", quoted(setting))]
     NotDistributed {
-        /// Its name, one of [`FIELDS`] or nn's, or words.
+        /// Its name, or words for what no setting decides.
         setting: &'static str,
         /// Its value.
         value: String,
@@ -401,7 +340,6 @@ impl Error {
     }
 
     pub(crate) fn setting(setting: &'static str, value: &dyn Display, expected: &'static str) -> Error {
-        debug_assert!(is_field(setting), "{setting} is not one of `FIELDS`");
         Error::Setting { setting, value: value.to_string(), expected }
     }
 }

@@ -30,7 +30,7 @@ pub use data::split::{
     reckoning, split, split_in_pieces, walk_forward,
 };
 pub use data::target_scales::TargetScales;
-pub use error::{Error, FIELDS, Result};
+pub use error::{Error, Result};
 pub use evaluate::baseline::Baselines;
 pub use evaluate::evaluation::{Evaluation, InstrumentEvaluation, TaskEvaluation};
 pub use evaluate::metrics::{

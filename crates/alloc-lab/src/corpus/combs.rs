@@ -2,57 +2,36 @@
 
 use super::random::Random;
 use super::tape::{Tape, TracedBlock};
-use super::{GIB, MIB, Pattern, ROOMY_BYTES};
+use super::{GIB, MIB, Pattern};
 
 /// Every second tooth goes, and the next blocks are two teeth wide.
-pub(super) const COMB: Pattern = Pattern {
-    name: "comb",
-    about: "8 GiB in blocks of 8 MiB, every second one freed, then blocks of 16 MiB",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: comb,
-};
+pub(super) const COMB: Pattern =
+    Pattern::roomy("comb", "8 GiB in blocks of 8 MiB, every second one freed, then blocks of 16 MiB", comb);
 
 /// The comb again and again, each time twice as wide.
-pub(super) const DOUBLING_COMB: Pattern = Pattern {
-    name: "doubling-comb",
-    about: "4 GiB in blocks of 2 MiB, every second one freed, the next twice as large, up to 512 MiB",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: doubling_comb,
-};
+pub(super) const DOUBLING_COMB: Pattern = Pattern::roomy(
+    "doubling-comb",
+    "4 GiB in blocks of 2 MiB, every second one freed, the next twice as large, up to 512 MiB",
+    doubling_comb,
+);
 
 /// No order at all.
-pub(super) const CHURN: Pattern = Pattern {
-    name: "churn",
-    about: "blocks of 2 MiB to 1 GiB that come and go at random, up to 16 GiB",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: churn,
-};
+pub(super) const CHURN: Pattern =
+    Pattern::roomy("churn", "blocks of 2 MiB to 1 GiB that come and go at random, up to 16 GiB", churn);
 
 /// A comb of which no tooth begins where its neighbour's granule ends.
-pub(super) const ODD_COMB: Pattern = Pattern {
-    name: "odd-comb",
-    about: "2 GiB in blocks of 3.5 MiB, every second one freed, then blocks of 7 MiB, no steps",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: odd_comb,
-};
+pub(super) const ODD_COMB: Pattern = Pattern::roomy(
+    "odd-comb",
+    "2 GiB in blocks of 3.5 MiB, every second one freed, then blocks of 7 MiB, no steps",
+    odd_comb,
+);
 
 /// Blocks of little more than a granule: the loss at their ends is a large part of them.
-pub(super) const NARROW_CHURN: Pattern = Pattern {
-    name: "narrow-churn",
-    about: "blocks of 2 to 8 MiB that come and go at random, up to 2 GiB, no steps",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: narrow_churn,
-};
+pub(super) const NARROW_CHURN: Pattern = Pattern::roomy(
+    "narrow-churn",
+    "blocks of 2 to 8 MiB that come and go at random, up to 2 GiB, no steps",
+    narrow_churn,
+);
 
 /// Frees every second block; the others.
 fn thin(tape: &mut Tape, blocks: Vec<TracedBlock>) -> Vec<TracedBlock> {
@@ -70,9 +49,14 @@ fn comb(tape: &mut Tape, _: &mut Random) {
     // Large blocks first, so that an allocator that caches them cuts the teeth from them.
     let large = tape.alloc_all([GIB; 8]);
     tape.free_all(large);
-    let teeth = tape.alloc_all([8 * MIB; 1024]);
+    comb_once(tape, 8 * MIB, 1024);
+}
+
+/// A comb of `count` teeth, and blocks of two teeth in the place of those that went.
+fn comb_once(tape: &mut Tape, tooth_bytes: usize, count: usize) {
+    let teeth = tape.alloc_all(vec![tooth_bytes; count]);
     let teeth = thin(tape, teeth);
-    let wide = tape.alloc_all([16 * MIB; 256]);
+    let wide = tape.alloc_all(vec![2 * tooth_bytes; count / 4]);
     tape.free_all(teeth);
     tape.free_all(wide);
 }
@@ -93,11 +77,7 @@ fn doubling_comb(tape: &mut Tape, _: &mut Random) {
 }
 
 fn odd_comb(tape: &mut Tape, _: &mut Random) {
-    let teeth = tape.alloc_all([7 * MIB / 2; 584]);
-    let teeth = thin(tape, teeth);
-    let wide = tape.alloc_all([7 * MIB; 146]);
-    tape.free_all(teeth);
-    tape.free_all(wide);
+    comb_once(tape, 7 * MIB / 2, 584);
 }
 
 fn narrow_churn(tape: &mut Tape, random: &mut Random) {

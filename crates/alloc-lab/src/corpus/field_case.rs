@@ -30,12 +30,12 @@ pub(super) const FIELD_CASE: FieldCase = FieldCase {
 };
 
 pub(super) const PATTERN: Pattern = Pattern {
-    name: "field-case",
-    about: "44.18 GiB, 36.78 allocated, 3.56 in holes, 3.84 free: a request of 4.15 GiB",
     capacity_bytes: FIELD_CASE.capacity_bytes,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: field_case,
+    ..Pattern::roomy(
+        "field-case",
+        "44.18 GiB, 36.78 allocated, 3.56 in holes, 3.84 free: a request of 4.15 GiB",
+        field_case,
+    )
 };
 
 /// Layers whose activations are saved.

@@ -7,12 +7,13 @@ use super::{GIB, MIB, Pattern};
 
 /// A hundred cycles of two large blocks and a small one that stays.
 pub(super) const RESERVED_GROWTH: Pattern = Pattern {
-    name: "reserved-growth",
-    about: "PyTorch 193400: 91 and 45.5 MiB come and go a hundred times, 2 MiB stay each time",
     capacity_bytes: 16 * GIB,
     max_split_bytes: Some(128 * MIB),
-    largest_power_of_two_bytes: None,
-    make: reserved_growth,
+    ..Pattern::roomy(
+        "reserved-growth",
+        "PyTorch 193400: 91 and 45.5 MiB come and go a hundred times, 2 MiB stay each time",
+        reserved_growth,
+    )
 };
 
 fn reserved_growth(tape: &mut Tape, _: &mut Random) {

@@ -71,6 +71,18 @@ pub fn pattern(name: &str) -> Option<&'static Pattern> {
 }
 
 impl Pattern {
+    /// A pattern on a device of [`ROOMY_BYTES`] that is about no setting of PyTorch's.
+    const fn roomy(name: &'static str, about: &'static str, make: fn(&mut Tape, &mut Random)) -> Self {
+        Pattern {
+            name,
+            about,
+            capacity_bytes: ROOMY_BYTES,
+            max_split_bytes: None,
+            largest_power_of_two_bytes: None,
+            make,
+        }
+    }
+
     /// The trace for a seed. Patterns that leave nothing to chance are the same for every seed.
     pub fn events(&self, seed: u64) -> Vec<TraceEvent> {
         let mut tape = Tape::default();

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use super::random::Random;
 use super::tape::{Tape, TracedBlock};
-use super::{MIB, Pattern, ROOMY_BYTES};
+use super::{MIB, Pattern};
 
 /// Robson's program for blocks up to a mebibyte.
 pub(super) const SMALL_BLOCKS: Pattern = Pattern {
-    name: "small-blocks",
-    about: "Robson's program against first fit: 64 MiB in blocks of 512 B to 1 MiB, no steps",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
     largest_power_of_two_bytes: Some(LARGEST_BYTES),
-    make: small_blocks,
+    ..Pattern::roomy(
+        "small-blocks",
+        "Robson's program against first fit: 64 MiB in blocks of 512 B to 1 MiB, no steps",
+        small_blocks,
+    )
 };
 
 const UNIT_BYTES: usize = 512;

@@ -8,22 +8,22 @@ use super::{GIB, KIB, MIB, Pattern};
 
 /// github.com/rapidsai/rmm/issues/1245.
 pub(super) const HALF_MEBIBYTES: Pattern = Pattern {
-    name: "half-mebibytes",
-    about: "RMM 1245: 53.5 GB live, much of it in blocks of 256 to 512 KiB strewn about, then 133 MB",
     capacity_bytes: 84_490_059_776,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: half_mebibytes,
+    ..Pattern::roomy(
+        "half-mebibytes",
+        "RMM 1245: 53.5 GB live, much of it in blocks of 256 to 512 KiB strewn about, then 133 MB",
+        half_mebibytes,
+    )
 };
 
 /// github.com/rapidsai/rmm/issues/2039.
 pub(super) const TWO_STREAMS: Pattern = Pattern {
-    name: "two-streams",
-    about: "RMM 2039: tables made on two streams in turn, a few columns of each kept",
     capacity_bytes: 24 * GIB,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: two_streams,
+    ..Pattern::roomy(
+        "two-streams",
+        "RMM 2039: tables made on two streams in turn, a few columns of each kept",
+        two_streams,
+    )
 };
 
 /// Live bytes when the request failed, and that request.

@@ -5,67 +5,31 @@ use std::collections::VecDeque;
 
 use super::random::Random;
 use super::tape::{Tape, TracedBlock};
-use super::{GIB, KIB, MIB, Pattern, ROOMY_BYTES};
+use super::{GIB, KIB, MIB, Pattern};
 
 /// Sequences that grow through the run, as with a curriculum or with data sorted by length.
-pub(super) const GROWING_SEQUENCES: Pattern = Pattern {
-    name: "growing-sequences",
-    about: "LSTM training, sequences growing from 64 to 1,000 steps",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: growing_sequences,
-};
+pub(super) const GROWING_SEQUENCES: Pattern =
+    Pattern::roomy("growing-sequences", "LSTM training, sequences growing from 64 to 1,000 steps", growing_sequences);
 
 /// Training and evaluation in turn, with batches of other sizes.
-pub(super) const TRAIN_AND_EVALUATE: Pattern = Pattern {
-    name: "train-and-evaluate",
-    about: "training and evaluation in turn, odd batch sizes",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: train_and_evaluate,
-};
+pub(super) const TRAIN_AND_EVALUATE: Pattern =
+    Pattern::roomy("train-and-evaluate", "training and evaluation in turn, odd batch sizes", train_and_evaluate);
 
 /// Graphs of another size in every batch.
-pub(super) const GNN_BATCHES: Pattern = Pattern {
-    name: "gnn-batches",
-    about: "graph batches of 20,000 to 60,000 nodes, embeddings kept for some",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: gnn_batches,
-};
+pub(super) const GNN_BATCHES: Pattern =
+    Pattern::roomy("gnn-batches", "graph batches of 20,000 to 60,000 nodes, embeddings kept for some", gnn_batches);
 
 /// Equal steps, one after the other.
-pub(super) const REPEATED_STEPS: Pattern = Pattern {
-    name: "repeated-steps",
-    about: "20 equal training steps, optimizer state born in the first",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: repeated_steps,
-};
+pub(super) const REPEATED_STEPS: Pattern =
+    Pattern::roomy("repeated-steps", "20 equal training steps, optimizer state born in the first", repeated_steps);
 
 /// A million events.
-pub(super) const LONG_RUN: Pattern = Pattern {
-    name: "long-run",
-    about: "a million events: 200 steps of 2,500 blocks with tangled lifetimes",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: long_run,
-};
+pub(super) const LONG_RUN: Pattern =
+    Pattern::roomy("long-run", "a million events: 200 steps of 2,500 blocks with tangled lifetimes", long_run);
 
 /// Blocks of every size, from a bias to a batch of activations.
-pub(super) const MIXED_SIZES: Pattern = Pattern {
-    name: "mixed-sizes",
-    about: "training steps with blocks of 512 B to 256 MiB",
-    capacity_bytes: ROOMY_BYTES,
-    max_split_bytes: None,
-    largest_power_of_two_bytes: None,
-    make: mixed_sizes,
-};
+pub(super) const MIXED_SIZES: Pattern =
+    Pattern::roomy("mixed-sizes", "training steps with blocks of 512 B to 256 MiB", mixed_sizes);
 
 /// Weights, and from the first step on the optimizer's two moments of each.
 struct WeightBlocks {

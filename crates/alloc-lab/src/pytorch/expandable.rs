@@ -90,7 +90,7 @@ impl CachingAllocator {
             self.list(rest);
         }
         self.blocks[key].state = State::Free;
-        self.merge_with_free_neighbours(key);
+        self.merge_with_neighbours(key, State::Free);
         self.list(key);
         Some(())
     }
@@ -119,22 +119,12 @@ impl CachingAllocator {
         self.device.called(1 + pages + pages);
         self.device.give_back(bytes);
         self.blocks[middle].state = State::Unmapped;
-        self.merge_with_unmapped_neighbours(middle);
+        self.merge_with_neighbours(middle, State::Unmapped);
         match self.blocks[middle].is_split() {
             true => self.list(middle),
             false => {
                 self.device.called(1);
                 self.blocks.remove(middle);
-            }
-        }
-    }
-
-    fn merge_with_unmapped_neighbours(&mut self, key: BlockKey) {
-        let neighbours = [self.blocks[key].previous, self.blocks[key].next];
-        for neighbour in neighbours.into_iter().flatten() {
-            if self.blocks[neighbour].state == State::Unmapped {
-                self.unlist(neighbour);
-                self.blocks.absorb(key, neighbour);
             }
         }
     }

@@ -157,10 +157,11 @@ impl CachingAllocator {
         self.allocated_bytes += self.blocks[key].bytes;
     }
 
-    fn merge_with_free_neighbours(&mut self, key: BlockKey) {
+    /// Merges `key` with those of its neighbours that are in `state`, as it will be.
+    fn merge_with_neighbours(&mut self, key: BlockKey, state: State) {
         let neighbours = [self.blocks[key].previous, self.blocks[key].next];
         for neighbour in neighbours.into_iter().flatten() {
-            if self.blocks[neighbour].state == State::Free {
+            if self.blocks[neighbour].state == state {
                 self.unlist(neighbour);
                 self.blocks.absorb(key, neighbour);
             }
@@ -209,7 +210,7 @@ impl Allocator for CachingAllocator {
     fn free(&mut self, key: BlockKey) {
         self.allocated_bytes -= self.blocks[key].bytes;
         self.blocks[key].state = State::Free;
-        self.merge_with_free_neighbours(key);
+        self.merge_with_neighbours(key, State::Free);
         self.list(key);
     }
 

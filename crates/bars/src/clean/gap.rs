@@ -44,15 +44,11 @@ impl GapPolicy {
     /// The segments of a recording, as ranges of its bars: in order, without a bar between them,
     /// none empty.
     pub fn segments(&self, bars: &Bars) -> Vec<Range<usize>> {
-        let first_after_hole = (1..bars.len()).filter(|&next| self.ends_segment(bars, next));
+        let before = |next: usize| Gap { from: bars.close_time(next - 1), to: bars.open_time[next] };
+        let first_after_hole = (1..bars.len()).filter(|&next| self.forbids(before(next)));
         let starts: Vec<usize> = (!bars.is_empty()).then_some(0).into_iter().chain(first_after_hole).collect();
         let ends = starts.iter().skip(1).copied().chain([bars.len()]);
         starts.iter().zip(ends).map(|(&start, end)| start..end).collect()
-    }
-
-    /// True if the gap before bar `next` ends a segment.
-    fn ends_segment(&self, bars: &Bars, next: usize) -> bool {
-        self.forbids(Gap { from: bars.close_time(next - 1), to: bars.open_time[next] })
     }
 
     /// True if no segment may span that gap.

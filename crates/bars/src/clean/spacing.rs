@@ -56,12 +56,8 @@ impl Spacings {
         self.count(spacing_ns, count);
     }
 
-    /// Adds the distance between two rows.
-    pub(crate) fn add_one(&mut self, spacing_ns: i64) {
-        self.count(spacing_ns, 1);
-    }
-
-    fn count(&mut self, spacing_ns: i64, count: u64) {
+    /// Adds `count` times the same distance between two rows.
+    pub(crate) fn count(&mut self, spacing_ns: i64, count: u64) {
         if spacing_ns > 0 {
             *self.counts.entry(spacing_ns).or_default() += count;
             self.total += count;

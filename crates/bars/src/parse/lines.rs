@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::parse::archive::{Member, ZIP_MAGIC};
 use crate::parse::encoding::{ByteOrder, Utf16Reader};
 use crate::parse::parquet_text::{PARQUET_MAGIC, ParquetText};
-use crate::place::{ObserveBytes, Stopped};
+use crate::place::{ObserveBytes, Stopped, tell_read};
 
 /// Bytes of a line that are kept; the rest of a longer one is skipped, so that a binary file cannot
 /// fill the memory.
@@ -163,10 +163,8 @@ pub(crate) fn is_stopped(error: &io::Error) -> bool {
 impl Read for ObservedFile<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
-        match (self.observe)(count as u64) {
-            ControlFlow::Continue(()) => Ok(count),
-            ControlFlow::Break(()) => Err(io::Error::other(Stopped)),
-        }
+        tell_read(self.observe, count as u64)?;
+        Ok(count)
     }
 }
 

@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead as _, BufReader, Read};
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
@@ -21,7 +21,7 @@ use crate::parse::header::NumberedLine;
 use crate::parse::lines::{TextLines, is_stopped};
 use crate::parse::options::ReadOptions;
 use crate::parse::symbol_column::{FileSymbols, SPLIT_MAX, symbol_in};
-use crate::place::{ObserveBytes, Stopped};
+use crate::place::{ObserveBytes, tell_read};
 use crate::spill::SpillFile;
 use crate::spool::failed;
 
@@ -307,10 +307,8 @@ impl Read for PartReader<'_> {
                 count
             }
         };
-        match (self.observe)(count as u64) {
-            ControlFlow::Continue(()) => Ok(count),
-            ControlFlow::Break(()) => Err(io::Error::other(Stopped)),
-        }
+        tell_read(self.observe, count as u64)?;
+        Ok(count)
     }
 }
 
@@ -378,6 +376,8 @@ impl SymbolLines<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
+
     use super::*;
 
     const GO_ON: ObserveBytes<'static> = &|_| ControlFlow::Continue(());

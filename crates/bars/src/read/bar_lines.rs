@@ -389,7 +389,7 @@ impl BarLines {
             self.spacings = None;
             return Ok(());
         }
-        spacings.add_one(spacing_ns);
+        spacings.count(spacing_ns, 1);
         let base = self.base;
         let longer = spacings.evidently_longer(base).map(Timeframe::duration_ns);
         match longer.or_else(|| spacings.evidently_shorter(base)) {

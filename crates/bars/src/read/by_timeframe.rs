@@ -32,7 +32,8 @@ impl SpacedFile {
     /// Timeframe of the bars, where they are evidently longer than `base`, by their spacing or the
     /// file's name.
     fn longer_than(&self, base: Timeframe) -> Option<Timeframe> {
-        self.spacings.evidently_longer(base).or_else(|| self.named_other_than(base))
+        let is_other = |named: &Timeframe| *named != base && self.spacings.fits(*named);
+        self.spacings.evidently_longer(base).or_else(|| timeframe_of(&self.file.path).filter(is_other))
     }
 
     /// The file without single rows off the grid of `base`.
@@ -42,11 +43,6 @@ impl SpacedFile {
             self.spacings.add(&self.file.rows);
         }
         Ok(self)
-    }
-
-    /// A timeframe other than `base` in the file's name, if its bars can be of it.
-    fn named_other_than(&self, base: Timeframe) -> Option<Timeframe> {
-        timeframe_of(&self.file.path).filter(|named| *named != base && self.spacings.fits(*named))
     }
 
     /// Refusal of bars that are shorter than `stated`.

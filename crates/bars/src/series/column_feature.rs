@@ -47,10 +47,6 @@ impl ColumnRule {
         }
     }
 
-    fn from_name(name: &str) -> Option<Self> {
-        ColumnRule::ALL.into_iter().find(|rule| rule.name() == name)
-    }
-
     /// Takes the value of the next bar into that of the bars before it. [`ColumnRule::Mean`] sums:
     /// see [`ColumnRule::close`].
     pub(crate) fn extend(self, value: &mut f64, next: f64) {
@@ -106,7 +102,7 @@ impl ColumnFeature {
 /// Name and rule of `NAME:RULE`; `None` where no rule stands at the end.
 fn split_rule(text: &str) -> Option<(&str, ColumnRule)> {
     let (name, rule) = text.rsplit_once(':')?;
-    Some((name, ColumnRule::from_name(rule)?))
+    Some((name, ColumnRule::ALL.into_iter().find(|known| known.name() == rule)?))
 }
 
 #[cfg(test)]

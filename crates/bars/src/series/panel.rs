@@ -72,7 +72,8 @@ impl fmt::Display for WithoutReturns {
 /// [`Error::Invalid`](crate::Error::Invalid) where there is no instrument, one is there twice, or
 /// their bars are of several timeframes.
 pub fn return_panel(instruments: &[(&str, &Bars)]) -> Result<ReturnPanel> {
-    let timeframe = checked_timeframe(instruments)?;
+    let named = |&(name, bars): &(&str, &Bars)| NamedTimeframe { name: name.to_owned(), timeframe: bars.timeframe };
+    let timeframe = checked(&instruments.iter().map(named).collect::<Vec<_>>())?;
     let (open_times, days_excluded) = grid(instruments);
     let mut rows: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut excluded = Vec::new();
@@ -153,11 +154,6 @@ pub fn spool_common_times(
 struct NamedTimeframe {
     name: String,
     timeframe: Timeframe,
-}
-
-fn checked_timeframe(instruments: &[(&str, &Bars)]) -> Result<Timeframe> {
-    let named = |&(name, bars): &(&str, &Bars)| NamedTimeframe { name: name.to_owned(), timeframe: bars.timeframe };
-    checked(&instruments.iter().map(named).collect::<Vec<_>>())
 }
 
 fn checked(instruments: &[NamedTimeframe]) -> Result<Timeframe> {

@@ -79,7 +79,11 @@ impl TickLayout {
             return Recognised::Empty;
         }
         for delimiter in DELIMITERS {
-            if let Some((place, columns)) = named_columns(head, delimiter) {
+            let named = head
+                .iter()
+                .enumerate()
+                .find_map(|(place, (_, text))| Some((place, TickColumns::named(&RowFields::split(text, delimiter))?)));
+            if let Some((place, columns)) = named {
                 let fields = RowFields::split(&head[place].1, delimiter);
                 if matches!(header::parse(&fields), Some(HeaderLine::Named(_))) {
                     return Recognised::No(format!("the header in line {} names the prices of bars", head[place].0));
@@ -124,13 +128,6 @@ fn time_of(fields: &RowFields<'_>, columns: &TickColumns, times: TimeForm) -> Op
         (Some(clock), TimeForm::Style(style)) => parse_date_and_clock(time, fields.get(clock)?, style),
         (Some(_), TimeForm::CompactMillis) => None,
     }
-}
-
-/// The first line that is a header, and its columns.
-fn named_columns(head: &[NumberedLine], delimiter: u8) -> Option<(usize, TickColumns)> {
-    head.iter().enumerate().find_map(|(place, (_, text))| {
-        TickColumns::named(&RowFields::split(text, delimiter)).map(|columns| (place, columns))
-    })
 }
 
 fn named_format(fields: &RowFields<'_>, columns: &TickColumns) -> TickFormat {

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use hdf5::File;
 
-use super::DraftFile;
 use super::bulk::compare;
 use super::copying::{Copier, plain_datasets};
 use super::journal::{Journal, Record};
@@ -15,6 +14,7 @@ use super::rewrite_task::RewriteTask;
 use super::row_source::DatasetRows;
 use super::work::ConversionContext;
 use super::{ConversionJob, ConversionStage, Done, windows_file};
+use crate::atomic::DraftFile;
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::series::{MARK_GROUP, SeriesFile, seal};
@@ -147,7 +147,7 @@ where
     work.expect(3 * tasks.iter().map(|task| task.bulk.bytes()).sum::<u64>());
     let records = pack(&mut journal, tasks, &job.records, work)?;
     work.enter(ConversionStage::Writing);
-    let (part, ()) = DraftFile::create(work.out, |file| {
+    let (part, ()) = DraftFile::create(work.out, |file| -> Result<()> {
         write(file, &mut journal, &records, tasks, work)?;
         (steps.write_others)(file)
     })?;

@@ -6,7 +6,6 @@ use std::path::Path;
 
 use hdf5::File;
 
-use super::DraftFile;
 use super::bulk::{Bulk, LeftOpen, compare};
 use super::copying::{Copier, plain_datasets};
 use super::journal::Journal;
@@ -16,6 +15,7 @@ use super::series_index::{SeriesIndex, TimeKind, index};
 use super::windows_input::WindowsInput;
 use super::work::ConversionContext;
 use super::{ConversionJob, ConversionStage, Done};
+use crate::atomic::DraftFile;
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::series::{FORMAT_VERSION, SeriesColumn, SeriesFile, seal};
@@ -48,7 +48,7 @@ pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut Conv
     work.expect(2 * others.iter().map(Bulk::bytes).sum::<u64>());
 
     work.enter(ConversionStage::Writing);
-    let (part, ()) = DraftFile::create(work.out, |file| {
+    let (part, ()) = DraftFile::create(work.out, |file| -> Result<()> {
         let output = OutputFile { path: work.out, file, storage: job.options.storage.for_lists() };
         write_index(&output, &series, &mut journal, work)?;
         for (k, timeframe) in series.timeframes.iter().enumerate() {

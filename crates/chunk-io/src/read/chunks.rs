@@ -144,7 +144,8 @@ impl DirectDataset {
         Err(self.damaged(entry, place, detail))
     }
 
-    fn damaged(&self, entry: ChunkEntry, place: [usize; 3], detail: String) -> Error {
+    /// The error of the chunk `entry` at `place`.
+    pub(super) fn damaged(&self, entry: ChunkEntry, place: [usize; 3], detail: String) -> Error {
         Error::DamagedChunk {
             path: self.file.path.clone(),
             object: self.object.clone(),

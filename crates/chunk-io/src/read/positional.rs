@@ -14,7 +14,7 @@ use super::span::{BLOCK_BYTES, Extended, ReadSpan, spans};
 use super::{Direct, ReadContext, check};
 use crate::cost::ReadCost;
 use crate::decode::to_f32;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// A smaller piece is read together with its neighbours and copied; a larger one is worth a call of
 /// its own.
@@ -77,9 +77,12 @@ impl DirectDataset {
         done: &mut Done,
     ) -> Result<Vec<FilePiece<'a>>> {
         let row_len = self.row_len();
+        // Rows are consecutive in the file up to each multiple of this number.
+        let rows_together =
+            if matches!(self.place, StoragePlace::PlainChunks { .. }) { self.grid.chunk[0] } else { usize::MAX };
         let mut pieces = Vec::new();
         for run in rows.runs() {
-            for together in cut(run, self.rows_together()) {
+            for together in cut(run, rows_together) {
                 let out = take(&mut out, together.len() * row_len);
                 let first = together.start * row_len;
                 match self.offset_of(together.start)? {
@@ -92,11 +95,6 @@ impl DirectDataset {
             }
         }
         Ok(pieces)
-    }
-
-    /// Rows are consecutive in the file up to each multiple of this number.
-    fn rows_together(&self) -> usize {
-        if matches!(self.place, StoragePlace::PlainChunks { .. }) { self.grid.chunk[0] } else { usize::MAX }
     }
 
     /// Offset of a row in the file, `None` if it was never written.
@@ -113,13 +111,8 @@ impl DirectDataset {
         let place = [row / self.grid.chunk[0], 0, 0];
         let Some(entry) = index.get(self.grid.number(place)) else { return Ok(None) };
         if u64::from(entry.bytes) != self.chunk_bytes() {
-            return Err(Error::DamagedChunk {
-                path: self.file.path.clone(),
-                object: self.object.clone(),
-                chunk: self.grid.origin(place),
-                offset: entry.offset,
-                detail: format!("expected {} bytes, found {}", self.chunk_bytes(), entry.bytes),
-            });
+            let detail = format!("expected {} bytes, found {}", self.chunk_bytes(), entry.bytes);
+            return Err(self.damaged(entry, place, detail));
         }
         self.require_within(entry.extent(), || self.grid.origin(place))?;
         Ok(Some(entry.offset + (row % self.grid.chunk[0]) as u64 * row_bytes))

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::SeriesFile;
+use super::timeframe::SeriesTimeframeFile;
 use crate::error::{Error, Result};
 use crate::numeric_dataset::NumericDataset;
 
@@ -111,12 +112,8 @@ impl SeriesFile {
             SeriesColumn::SampleTime => Some(&self.samples.time),
             SeriesColumn::ReachTime => self.samples.reach_time.as_ref(),
             SeriesColumn::LabelEndTime => self.samples.label_end_time.as_ref(),
-            SeriesColumn::SampleEnd(k) => {
-                self.timeframes.get(k).map(super::timeframe::SeriesTimeframeFile::sample_end_table)
-            }
-            SeriesColumn::CloseTime(k) => {
-                self.timeframes.get(k).map(super::timeframe::SeriesTimeframeFile::close_time_table)
-            }
+            SeriesColumn::SampleEnd(k) => self.timeframes.get(k).map(SeriesTimeframeFile::sample_end_table),
+            SeriesColumn::CloseTime(k) => self.timeframes.get(k).map(SeriesTimeframeFile::close_time_table),
         }
     }
 
@@ -126,12 +123,8 @@ impl SeriesFile {
             SeriesColumn::SampleTime => Some(index.sample_time.as_slice()),
             SeriesColumn::ReachTime => index.span_times.reach_times(),
             SeriesColumn::LabelEndTime => index.span_times.label_end_times(),
-            SeriesColumn::SampleEnd(k) => {
-                self.timeframes.get(k).map(super::timeframe::SeriesTimeframeFile::sample_ends)
-            }
-            SeriesColumn::CloseTime(k) => {
-                self.timeframes.get(k).map(super::timeframe::SeriesTimeframeFile::close_times)
-            }
+            SeriesColumn::SampleEnd(k) => self.timeframes.get(k).map(SeriesTimeframeFile::sample_ends),
+            SeriesColumn::CloseTime(k) => self.timeframes.get(k).map(SeriesTimeframeFile::close_times),
         }
     }
 }

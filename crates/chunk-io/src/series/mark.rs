@@ -130,7 +130,7 @@ impl<'a> MarkedSeries<'a> {
             numbers.update(format!("{name}: windows of {steps}, {features} features, {bars} bars\n").as_bytes());
             update(&mut numbers, &values_of(name))?;
             update(&mut numbers, &sample_end_of(name))?;
-            numbers.update(&little_endian(&timeframe.segment_starts()));
+            numbers.update(&little_endian(&all_segment_starts(timeframe.segment_start, timeframe.instrument_start)));
         }
         update(&mut numbers, TARGETS)?;
         if self.has_weights {
@@ -157,13 +157,11 @@ impl<'a> MarkedSeries<'a> {
     }
 }
 
-impl MarkedTimeframe<'_> {
-    /// First bar of each segment: as stated, or else of each instrument that has bars.
-    fn segment_starts(&self) -> Vec<i64> {
-        match self.segment_start {
-            [] => self.instrument_start.windows(2).filter(|pair| pair[0] < pair[1]).map(|pair| pair[0]).collect(),
-            given => given.to_vec(),
-        }
+/// First bar of each segment: as stated, or else of each instrument that has bars.
+pub(super) fn all_segment_starts(segment_start: &[i64], instrument_start: &[i64]) -> Vec<i64> {
+    match segment_start {
+        [] => instrument_start.windows(2).filter(|pair| pair[0] < pair[1]).map(|pair| pair[0]).collect(),
+        given => given.to_vec(),
     }
 }
 

@@ -3,7 +3,7 @@ use std::sync::OnceLock;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::check::TimeframeIndex;
-use super::mark::{Mark, MarkedTimeframe};
+use super::mark::{Mark, MarkedTimeframe, all_segment_starts};
 use super::{INDICES, Scaler, SeriesTimeframe, TIMES};
 use crate::error::Result;
 use crate::file::InputFile;
@@ -164,6 +164,11 @@ impl SeriesTimeframeFile {
     /// hole that windows must not cross. Empty where every instrument is one segment.
     pub fn segment_starts(&self) -> &[i64] {
         &self.segment_start
+    }
+
+    /// First bar of each segment: as stated, or else of each instrument that has bars.
+    pub fn all_segment_starts(&self) -> Vec<i64> {
+        all_segment_starts(&self.segment_start, &self.instrument_start)
     }
 
     /// Scaler of the values, if they were scaled.

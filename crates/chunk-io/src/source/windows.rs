@@ -53,25 +53,28 @@ impl WindowsSource {
     }
 
     pub(super) fn read(&self, samples: Range<usize>, out: SampleSlices<'_>) -> Result<ReadCost> {
-        let mut cost = ReadCost::default();
-        for (i, (table, out)) in self.tables().zip(slices(out)).enumerate() {
-            cost += match self.resident_rows(i) {
-                Some(rows) => copied(|| {
-                    let row_len = table.row_len();
-                    out.copy_from_slice(&rows[samples.start * row_len..samples.end * row_len]);
-                }),
-                None => table.read_f32(&RowSelection::Range(samples.clone()), out, &self.staging)?,
-            };
-        }
-        Ok(cost)
+        self.read_selected(&RowSelection::Range(samples.clone()), out, |rows, row_len, out| {
+            out.copy_from_slice(&rows[samples.start * row_len..samples.end * row_len]);
+        })
     }
 
     pub(super) fn gather(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
+        self.read_selected(&RowSelection::List(samples), out, |rows, _, out| gather_held(rows, samples, out))
+    }
+
+    /// Reads `selection` of each table. `copy` takes it from the rows of a table in memory and the
+    /// length of each.
+    fn read_selected(
+        &self,
+        selection: &RowSelection<'_>,
+        out: SampleSlices<'_>,
+        copy: impl Fn(&[f32], usize, &mut [f32]),
+    ) -> Result<ReadCost> {
         let mut cost = ReadCost::default();
         for (i, (table, out)) in self.tables().zip(slices(out)).enumerate() {
             cost += match self.resident_rows(i) {
-                Some(rows) => copied(|| gather_held(rows, samples, out)),
-                None => table.read_f32(&RowSelection::List(samples), out, &self.staging)?,
+                Some(rows) => copied(|| copy(rows, table.row_len(), out)),
+                None => table.read_f32(selection, out, &self.staging)?,
             };
         }
         Ok(cost)

@@ -89,10 +89,11 @@ impl Knn {
             return Err(Error::Option { option: "k", found: "0".into(), expected: "1 or more" });
         }
         let choice = Choice { k: self.k, sign: Sign::Signed, threshold: None, kept: 0 };
-        let neighbours = match self.metric {
-            Metric::Cosine => search(&Cosines::new(points), choice, Parallelism::Rows),
-            Metric::Euclidean => search(&Distances::new(points), choice, Parallelism::Rows),
+        let similarity = match self.metric {
+            Metric::Cosine => RowSimilarity::cosines(points),
+            Metric::Euclidean => RowSimilarity::distances(points),
         };
+        let neighbours = search(&similarity, choice, Parallelism::Rows);
         let own = if self.metric == Metric::Cosine { 1.0 } else { 0.0 };
         let parts = EdgeOptions { symmetry: self.symmetry, self_loops: self.self_loops, own };
         Ok(self.graph(points.len(), assemble(&neighbours, parts)?))
@@ -115,15 +116,20 @@ impl Knn {
     }
 }
 
-/// Products of rows of norm 1.
-struct Cosines {
+/// Similarity of rows, which their products propose.
+struct RowSimilarity {
     rows: RowMatrix,
+    /// The product of rows of norm 1, or −‖x − y‖². In ‖x − y‖² = ‖x‖² − 2 (x·y − ‖y‖²/2), only the
+    /// bracket depends on the column y: it is the proposal, for rows centred on their mean and
+    /// scaled to norms up to 1.
+    measure: RowMeasure,
+    /// Rows without a cosine, and all rows.
     zeros: Vec<u32>,
     all: Vec<u32>,
 }
 
-impl Cosines {
-    fn new(points: &Points<'_>) -> Self {
+impl RowSimilarity {
+    fn cosines(points: &Points<'_>) -> Self {
         let mut rows = RowMatrix::default();
         rows.reset(points.len(), points.width());
         let mut zeros = Vec::new();
@@ -138,7 +144,22 @@ impl Cosines {
             rows.row_mut(place).iter_mut().zip(from).for_each(|(z, x)| *z = x / largest / norm);
             rows.propose_by(place, 0.0, |_, z| z as f32);
         }
-        Cosines { all: (0..points.len() as u32).collect(), rows, zeros }
+        RowSimilarity { all: (0..points.len() as u32).collect(), rows, measure: RowMeasure::Product, zeros }
+    }
+
+    fn distances(points: &Points<'_>) -> Self {
+        let mut rows = RowMatrix::default();
+        rows.reset(points.len(), points.width());
+        let mut mean = vec![0.0; points.width()];
+        points.rows().for_each(|row| mean.iter_mut().zip(row).for_each(|(sum, x)| *sum += x / points.len() as f64));
+        let norm = |row: &[f64]| row.iter().zip(&mean).map(|(x, m)| (x - m) * (x - m)).sum::<f64>().sqrt();
+        let largest = points.rows().map(norm).fold(f64::MIN_POSITIVE, f64::max);
+        for (place, from) in points.rows().enumerate() {
+            rows.row_mut(place)[..from.len()].copy_from_slice(from);
+            let norm = norm(from) / largest;
+            rows.propose_by(place, (-0.5 * norm * norm) as f32, |t, x| ((x - mean[t]) / largest) as f32);
+        }
+        RowSimilarity { rows, measure: RowMeasure::SquaredDistance, zeros: Vec::new(), all: Vec::new() }
     }
 
     fn is_zero(&self, row: u32) -> bool {
@@ -146,7 +167,7 @@ impl Cosines {
     }
 }
 
-impl Similarity for Cosines {
+impl Similarity for RowSimilarity {
     fn len(&self) -> usize {
         self.rows.len()
     }
@@ -171,59 +192,13 @@ impl Similarity for Cosines {
         if self.is_zero(row as u32) {
             return to.fill(f64::NAN);
         }
-        self.rows.between(Isa::best(), RowMeasure::Product, row as u32, columns, to);
-        for (&column, cosine) in columns.iter().zip(to) {
-            *cosine = if self.is_zero(column) { f64::NAN } else { cosine.clamp(-1.0, 1.0) };
+        self.rows.between(Isa::best(), self.measure, row as u32, columns, to);
+        for (&column, value) in columns.iter().zip(to) {
+            *value = match self.measure {
+                RowMeasure::SquaredDistance => -*value,
+                RowMeasure::Product if self.is_zero(column) => f64::NAN,
+                RowMeasure::Product => value.clamp(-1.0, 1.0),
+            };
         }
-    }
-}
-
-/// −‖x − y‖². In ‖x − y‖² = ‖x‖² − 2 (x·y − ‖y‖²/2), only the bracket depends on the column y: it
-/// is the proposal, for rows centred on their mean and scaled to norms up to 1.
-struct Distances {
-    rows: RowMatrix,
-}
-
-impl Distances {
-    fn new(points: &Points<'_>) -> Self {
-        let mut rows = RowMatrix::default();
-        rows.reset(points.len(), points.width());
-        let mut mean = vec![0.0; points.width()];
-        points.rows().for_each(|row| mean.iter_mut().zip(row).for_each(|(sum, x)| *sum += x / points.len() as f64));
-        let norm = |row: &[f64]| row.iter().zip(&mean).map(|(x, m)| (x - m) * (x - m)).sum::<f64>().sqrt();
-        let largest = points.rows().map(norm).fold(f64::MIN_POSITIVE, f64::max);
-        for (place, from) in points.rows().enumerate() {
-            rows.row_mut(place)[..from.len()].copy_from_slice(from);
-            let norm = norm(from) / largest;
-            rows.propose_by(place, (-0.5 * norm * norm) as f32, |t, x| ((x - mean[t]) / largest) as f32);
-        }
-        Distances { rows }
-    }
-}
-
-impl Similarity for Distances {
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn columns(&self) -> usize {
-        self.rows.columns()
-    }
-
-    fn propose(&self, panel: usize, to: &mut [f32]) {
-        self.rows.propose(Isa::best(), panel, to);
-    }
-
-    fn error(&self) -> f32 {
-        self.rows.error()
-    }
-
-    fn unproposed(&self, _row: usize) -> &[u32] {
-        &[]
-    }
-
-    fn values(&self, row: usize, columns: &[u32], to: &mut [f64]) {
-        self.rows.between(Isa::best(), RowMeasure::SquaredDistance, row as u32, columns, to);
-        to.iter_mut().for_each(|square| *square = -*square);
     }
 }

@@ -12,7 +12,7 @@ use super::lock::Lock;
 use super::{BuildOptions, Stale, Watch, build_cached};
 use crate::builder::Builder;
 use crate::error::{Error, Result};
-use crate::file::{Collection, CollectionDescription, GraphFile};
+use crate::file::{Collection, GraphFile};
 
 /// Cache directory: files of graphs are named by a hash of their inputs. Any number of processes
 /// may use it at once.
@@ -76,9 +76,7 @@ impl GraphCache {
     /// # Errors
     /// [`Error::SameKey`].
     pub fn path(&self, builder: &dyn Builder, options: &BuildOptions) -> Result<PathBuf> {
-        let (identity, schema) = (builder.identity(), builder.schema().clone());
-        let collection =
-            Collection::new(CollectionDescription { identity, schema, widths: options.widths }, builder.keys())?;
+        let collection = Collection::for_builder(builder, options.widths)?;
         let name = xxh3_128(&collection.preamble.concat());
         Ok(self.folder.join(format!("{name:032x}.mbg")))
     }

@@ -16,7 +16,7 @@ use megabatch_atomic_file::{beside, check_replaceable, resolve_target, sync_fold
 
 use crate::builder::Builder;
 use crate::error::{CollectionChange, Error, Result};
-use crate::file::{Collection, CollectionDescription, FileBytes, GraphFile, IndexEntry, Widths, is_absent};
+use crate::file::{Collection, FileBytes, GraphFile, IndexEntry, Widths, is_absent};
 use blocks::ReusableBlocks;
 use lock::Lock;
 use unfinished_file::UnfinishedFile;
@@ -133,9 +133,7 @@ pub fn build_cached(
     let path = path.as_ref();
     let failed = |source| Error::Io { path: path.to_owned(), action: "write here", source };
     let path = &resolve_target(path).map_err(failed)?;
-    let (identity, schema) = (builder.identity(), builder.schema().clone());
-    let collection =
-        Collection::new(CollectionDescription { identity, schema, widths: options.widths }, builder.keys())?;
+    let collection = Collection::for_builder(builder, options.widths)?;
     loop {
         if let Some(file) = usable(path, &collection, options.stale)? {
             return Ok(file);
@@ -157,12 +155,7 @@ impl GraphFile {
     /// # Errors
     /// [`Error::Stale`], with the changes of data, builder and parameters.
     pub fn check_fresh(&self, builder: &dyn Builder) -> Result<()> {
-        let description = CollectionDescription {
-            identity: builder.identity(),
-            schema: builder.schema().clone(),
-            widths: self.widths(),
-        };
-        let collection = Collection::new(description, builder.keys())?;
+        let collection = Collection::for_builder(builder, self.widths())?;
         if self.is_of(&collection) { Ok(()) } else { Err(stale(self, &collection)) }
     }
 }

@@ -10,8 +10,9 @@ use super::description::CollectionDescription;
 use super::encode::GraphBlock;
 use super::entry::{HeaderChecksums, IndexEntry};
 use super::header::{FileHeader, FileSection};
-use super::layout::{BlockShape, PAGE};
+use super::layout::{BlockShape, PAGE, Widths};
 use super::strings::push_strings;
+use crate::builder::Builder;
 use crate::error::{Error, Result};
 
 /// A collection of graphs to be written, with the bytes of the sections before the index.
@@ -26,6 +27,12 @@ pub(crate) struct Collection {
 }
 
 impl Collection {
+    /// The graphs of `builder`.
+    pub(crate) fn for_builder(builder: &dyn Builder, widths: Widths) -> Result<Self> {
+        let (identity, schema) = (builder.identity(), builder.schema().clone());
+        Collection::new(CollectionDescription { identity, schema, widths }, builder.keys())
+    }
+
     pub(crate) fn new(description: CollectionDescription, keys: &[String]) -> Result<Self> {
         let preamble = [description.encode(), encode_keys(keys)?].map(padded);
         let [description_checksum, keys_checksum] = preamble.each_ref().map(|section| xxh3_64(section));

@@ -2,13 +2,13 @@ use megabatch_amp::NonFiniteTrace;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::model::TensorSet;
-use megabatch_nn::model::fusion::{AttentionFusion, FusionSizes, Linear};
+use megabatch_nn::model::fusion::{AttentionFusion, FusionSizes};
 
 use super::attention::{self, Sample};
 use crate::arithmetic::CpuArithmetic;
 use crate::compute::Purpose;
-use crate::kernel::bf16::Bf16Isa;
-use crate::matmul::{Matrix, Output, multiply_by};
+use crate::linear;
+use crate::matmul::Output;
 use crate::norm::{self, Normalised};
 
 /// The memory in which samples' tokens are fused, forward and, if made for training, backward. N =
@@ -92,8 +92,9 @@ impl FusionMemory {
         let FusionSizes { tokens, hidden, inner, .. } = fusion.sizes;
         self.tokens = x.len() / hidden;
         let (rows, samples) = (self.tokens, self.tokens / tokens);
+        let isa = self.arithmetic.bf16_isa();
         let qkv = &mut self.qkv.as_mut_slice()[..3 * rows * hidden];
-        linear_forward(fusion.input, self.arithmetic.bf16_isa(), parameters, x, hidden, qkv, Output::Overwrite);
+        linear::forward(fusion.input, isa, parameters, x, qkv, Output::Overwrite);
         self.arithmetic.round(qkv);
         let weights = self.weights.as_mut_slice().chunks_exact_mut(fusion.sizes.weights_len());
         let seen = self.seen.as_mut_slice().chunks_exact_mut(tokens * hidden);
@@ -103,24 +104,17 @@ impl FusionMemory {
         self.arithmetic.round(&mut self.seen.as_mut_slice()[..rows * hidden]);
         let first = &mut self.first.as_mut_slice()[..rows * hidden];
         first.copy_from_slice(x);
-        linear_forward(
-            fusion.output,
-            self.arithmetic.bf16_isa(),
-            parameters,
-            &self.seen.as_slice()[..rows * hidden],
-            hidden,
-            first,
-            Output::Add,
-        );
+        let seen = &self.seen.as_slice()[..rows * hidden];
+        linear::forward(fusion.output, isa, parameters, seen, first, Output::Add);
         norm::forward(&fusion.norm1, parameters, first, &mut self.norm1);
 
         let wide = &mut self.inner.as_mut_slice()[..rows * inner];
-        linear_forward(fusion.widen, self.arithmetic.bf16_isa(), parameters, first, hidden, wide, Output::Overwrite);
+        linear::forward(fusion.widen, isa, parameters, first, wide, Output::Overwrite);
         wide.iter_mut().filter(|x| **x < 0.0).for_each(|x| *x = 0.0);
         self.arithmetic.round(wide);
         let second = &mut self.second.as_mut_slice()[..rows * hidden];
         second.copy_from_slice(first);
-        linear_forward(fusion.narrow, self.arithmetic.bf16_isa(), parameters, wide, inner, second, Output::Add);
+        linear::forward(fusion.narrow, isa, parameters, wide, second, Output::Add);
         norm::forward(&fusion.norm2, parameters, second, &mut self.norm2);
 
         let fused = &mut self.fused.as_mut_slice()[..samples * hidden];
@@ -176,6 +170,7 @@ impl FusionMemory {
     ) {
         let FusionSizes { tokens, hidden, inner, .. } = fusion.sizes;
         let (rows, share) = (self.tokens, (1.0 / tokens as f64) as f32);
+        let isa = self.arithmetic.bf16_isa();
         let d_rows = &mut self.d_rows.as_mut_slice()[..rows * hidden];
         for (row, d_rows) in d_rows.chunks_exact_mut(hidden).enumerate() {
             let d_fused = &d_fused[row / tokens * hidden..][..hidden];
@@ -183,42 +178,15 @@ impl FusionMemory {
         }
         norm::backward(&fusion.norm2, parameters, &self.norm2, d_rows, gradients);
         let (wide, d_wide) = (&self.inner.as_slice()[..rows * inner], &mut self.d_inner.as_mut_slice()[..rows * inner]);
-        linear_backward(
-            fusion.narrow,
-            self.arithmetic.bf16_isa(),
-            parameters,
-            wide,
-            d_rows,
-            d_wide,
-            Output::Overwrite,
-            gradients,
-        );
+        linear::backward(fusion.narrow, isa, parameters, wide, d_rows, d_wide, Output::Overwrite, gradients);
         self.arithmetic.round(d_wide);
         d_wide.iter_mut().zip(wide).filter(|(_, x)| **x == 0.0).for_each(|(d, _)| *d = 0.0);
         let first = &self.first.as_slice()[..rows * hidden];
-        linear_backward(
-            fusion.widen,
-            self.arithmetic.bf16_isa(),
-            parameters,
-            first,
-            d_wide,
-            d_rows,
-            Output::Add,
-            gradients,
-        );
+        linear::backward(fusion.widen, isa, parameters, first, d_wide, d_rows, Output::Add, gradients);
 
         norm::backward(&fusion.norm1, parameters, &self.norm1, d_rows, gradients);
         let (seen, d_seen) = (&self.seen.as_slice()[..rows * hidden], &mut self.d_seen.as_mut_slice()[..rows * hidden]);
-        linear_backward(
-            fusion.output,
-            self.arithmetic.bf16_isa(),
-            parameters,
-            seen,
-            d_rows,
-            d_seen,
-            Output::Overwrite,
-            gradients,
-        );
+        linear::backward(fusion.output, isa, parameters, seen, d_rows, d_seen, Output::Overwrite, gradients);
         let sample = 3 * tokens * hidden;
         let d_qkv = &mut self.d_qkv.as_mut_slice()[..3 * rows * hidden];
         let qkv = self.qkv.as_slice().chunks_exact(sample);
@@ -229,52 +197,8 @@ impl FusionMemory {
         }
         self.arithmetic.round(d_qkv);
         d_x.copy_from_slice(d_rows);
-        linear_backward(fusion.input, self.arithmetic.bf16_isa(), parameters, x, d_qkv, d_x, Output::Add, gradients);
+        linear::backward(fusion.input, isa, parameters, x, d_qkv, d_x, Output::Add, gradients);
     }
-}
-
-/// `to` [N, out] = x [N, width] · Wᵀ + b, or that added to it.
-fn linear_forward(
-    linear: Linear,
-    bf16_isa: Option<Bf16Isa>,
-    parameters: &TensorSet,
-    x: &[f32],
-    width: usize,
-    to: &mut [f32],
-    into: Output,
-) {
-    let (weight, bias) = (parameters.slot(linear.weight), parameters.slot(linear.bias));
-    for row in to.chunks_exact_mut(bias.len()) {
-        match into {
-            Output::Overwrite => row.copy_from_slice(bias),
-            Output::Add => row.iter_mut().zip(bias).for_each(|(sum, &bias)| *sum += bias),
-        }
-    }
-    let weight = Matrix::new(weight, bias.len(), width).transposed();
-    multiply_by(bf16_isa, Matrix::new(x, x.len() / width, width), weight, Output::Add, to);
-}
-
-/// The gradient of x in `d_x`, from that of the output; adds the parameters' gradients to
-/// `gradients`.
-fn linear_backward(
-    linear: Linear,
-    bf16_isa: Option<Bf16Isa>,
-    parameters: &TensorSet,
-    x: &[f32],
-    d_y: &[f32],
-    d_x: &mut [f32],
-    into: Output,
-    gradients: &mut TensorSet,
-) {
-    let out = parameters.slot(linear.bias).len();
-    let rows = d_y.len() / out;
-    let width = x.len() / rows;
-    let d = Matrix::new(d_y, rows, out);
-    multiply_by(bf16_isa, d.transposed(), Matrix::new(x, rows, width), Output::Add, gradients.slot_mut(linear.weight));
-    for row in d_y.chunks_exact(out) {
-        gradients.slot_mut(linear.bias).iter_mut().zip(row).for_each(|(sum, &term)| *sum += term);
-    }
-    multiply_by(bf16_isa, d, Matrix::new(parameters.slot(linear.weight), out, width), into, d_x);
 }
 
 #[cfg(test)]

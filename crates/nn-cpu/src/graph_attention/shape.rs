@@ -17,10 +17,6 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    fn new(count: usize) -> Self {
-        Heads { count, group: count.next_power_of_two().min(GROUP_MAX) }
-    }
-
     pub(super) fn groups(self) -> usize {
         self.count.div_ceil(self.group)
     }
@@ -79,7 +75,8 @@ pub(super) fn shapes(attention: &GraphAttention) -> Vec<PanelShape> {
             Joined::Averaged => Columns { blocks: 1, units: sizes.units },
         };
         let kind = attention.config().attention;
-        let shape = PanelShape { sizes, kind, heads: Heads::new(sizes.heads), input, projected, output };
+        let heads = Heads { count: sizes.heads, group: sizes.heads.next_power_of_two().min(GROUP_MAX) };
+        let shape = PanelShape { sizes, kind, heads, input, projected, output };
         input = output;
         shape
     };

@@ -57,7 +57,7 @@ pub(crate) use gradients::{BlockFinals, SharedGradients};
 pub use gradients::{FinalGradients, FinalSink};
 pub(crate) use input::{Shard, Weights};
 use memory::{ScratchLens, ShardScratch};
-use pooling::{PackedKeys, Pooled, PoolingScratch};
+use pooling::{PackedKeys, Pooled, PoolingParameters, PoolingScratch};
 use quantized::Activations;
 use sequence::{Sequence, SequenceInput, WindowPartition};
 use tasks::{ShardMemory, TimeframeTasks};
@@ -374,6 +374,7 @@ impl ShardWorkspace {
             return self.decoding.outputs_and_gradient_mut();
         }
         let Weights { model, parameters, packed, .. } = weights;
+        let pooling = |k| pooling_of(weights, k);
         let (hidden, width) = (model.config().hidden, model.decoder().widths.encoding);
         self.clock.on = packed.profiles;
         let encodings = self.decoding.encodings_mut(shard.samples.len());
@@ -392,11 +393,8 @@ impl ShardWorkspace {
             let rows = encodings.chunks_exact_mut(width).map(|row| &mut row[k * hidden..][..hidden]);
             let start = self.clock.start();
             match (self.pooled.get_mut(k), model.poolings().get(k)) {
-                (Some(pooled), Some(pooling)) => {
-                    let norm = weights[weights.len() - 1].norm.as_slice();
-                    let pooling_parameters =
-                        pooling::PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm };
-                    let vectors = pooled.forward(self.isa, pooling_parameters, sequence, &mut self.pooling);
+                (Some(pooled), Some(_)) => {
+                    let vectors = pooled.forward(self.isa, pooling(k), sequence, &mut self.pooling);
                     let read = sequence.windows.read_of_sample();
                     rows.zip(read).for_each(|(row, read)| row.copy_from_slice(&vectors[read * hidden..][..hidden]));
                 }
@@ -441,6 +439,7 @@ impl ShardWorkspace {
     /// [`Model::gradient_groups`].
     pub(crate) fn backward(&mut self, weights: Weights<'_>, shard: &Shard<'_>, gradients: &SharedGradients<'_>) {
         let Weights { model, parameters, packed, .. } = weights;
+        let pooling = |k| pooling_of(weights, k);
         let (hidden, width) = (model.config().hidden, model.decoder().widths.encoding);
         let start = self.clock.start();
         let (decoder, attention) = (model.decoder(), packed.attention.as_ref());
@@ -453,23 +452,10 @@ impl ShardWorkspace {
             let rows = self.decoding.d_encodings().chunks_exact(width).map(|row| &row[k * hidden..][..hidden]);
             let start = self.clock.start();
             match (self.pooled.get_mut(k), model.poolings().get(k)) {
-                (Some(pooled), Some(pooling)) => {
-                    let d_pooled = pooled.d_pooled_mut(sequence.windows.read().len(), &mut self.pooling);
-                    d_pooled.fill(0.0);
-                    let rows = rows.zip(sequence.windows.read_of_sample());
-                    rows.for_each(|(row, read)| add(&mut d_pooled[read * hidden..][..hidden], row));
-                    let norm = weights[weights.len() - 1].norm.as_slice();
-                    let pooling_parameters =
-                        pooling::PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm };
+                (Some(pooled), Some(_)) => {
+                    pooled.set_d_pooled(&sequence.windows, rows, &mut self.pooling);
                     gradients.add(|sums| {
-                        pooled.backward(
-                            self.isa,
-                            pooling_parameters,
-                            &*sequence,
-                            &mut self.scratch,
-                            &mut self.pooling,
-                            sums,
-                        );
+                        pooled.backward(self.isa, pooling(k), sequence, &mut self.scratch, &mut self.pooling, sums);
                     });
                     gradients.complete(model.pooling_range(k).expect("a pooling has parameters"));
                 }
@@ -520,24 +506,21 @@ impl ShardWorkspace {
 
     /// Writes the state [layers, S, H] of a sample in timeframe `k` after a step of its window.
     pub(crate) fn read_state(&self, k: usize, sample: usize, t: usize, to: &mut [f32]) {
-        let (window, step) = self.place_of(k, sample, t);
-        let (sequence, window) = self.sequence_of(k, window);
+        let (sequence, window, step) = self.sequence_at(k, sample, t);
         sequence.read_state(window, step, to);
     }
 
     /// Writes the top layer's hidden state [H] of a sample in timeframe `k` after a step of its
     /// window.
     pub(crate) fn read_top(&self, k: usize, sample: usize, t: usize, to: &mut [f32]) {
-        let (window, step) = self.place_of(k, sample, t);
-        let (sequence, window) = self.sequence_of(k, window);
+        let (sequence, window, step) = self.sequence_at(k, sample, t);
         sequence.read_top(window, step, to);
     }
 
     /// Writes the cell state, where it is kept, and the hidden state [H] of layer `l` in timeframe
     /// `k` of a sample after a step of its window.
     pub(crate) fn read_layer(&self, k: usize, l: usize, sample: usize, t: usize, cell: &mut [f32], hidden: &mut [f32]) {
-        let (window, step) = self.place_of(k, sample, t);
-        let (sequence, window) = self.sequence_of(k, window);
+        let (sequence, window, step) = self.sequence_at(k, sample, t);
         sequence.read_hidden(l, window, step, hidden);
         if sequence.keeps_cells() {
             sequence.read_cell(l, window, step, cell);
@@ -559,19 +542,24 @@ impl ShardWorkspace {
         self.tasks.get(k).map_or_else(|| self.sequences[k].dims, tasks::TimeframeTasks::dims)
     }
 
-    /// The sequence that has the distinct window `window` of timeframe `k`, and its place there.
-    fn sequence_of(&self, k: usize, window: usize) -> (&Sequence, usize) {
-        self.tasks.get(k).map_or_else(|| (&self.sequences[k], window), |tasks| tasks.sequence_of(window))
-    }
-
-    /// The distinct window of the sample `sample` in timeframe `k`, and the step of it that is the
-    /// sample's `t`.
-    fn place_of(&self, k: usize, sample: usize, t: usize) -> (usize, usize) {
-        let windows = self.tasks.get(k).map_or_else(|| &self.sequences[k].windows, TimeframeTasks::windows);
+    /// The sequence with the window of the sample `sample` in timeframe `k`, the window's place
+    /// there, and the step of it that is the sample's `t`.
+    fn sequence_at(&self, k: usize, sample: usize, t: usize) -> (&Sequence, usize, usize) {
+        let tasks = self.tasks.get(k);
+        let windows = tasks.map_or_else(|| &self.sequences[k].windows, TimeframeTasks::windows);
         let (window, last) = windows.sample_positions()[sample];
+        let (sequence, window) = tasks.map_or_else(|| (&self.sequences[k], window), |tasks| tasks.sequence_of(window));
         // The sample's window may be the end of a longer one.
-        (window, last + 1 + t - windows.sample_steps())
+        (sequence, window, last + 1 + t - windows.sample_steps())
     }
+}
+
+/// The parameters of the pooling of timeframe `k`.
+fn pooling_of(weights: Weights<'_>, k: usize) -> PoolingParameters<'_> {
+    let Weights { model, parameters, packed, .. } = weights;
+    let layers = &packed.timeframes[k];
+    let (pooling, norm) = (&model.poolings()[k], layers[layers.len() - 1].norm.as_slice());
+    PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm }
 }
 
 fn add(sums: &mut [f32], terms: &[f32]) {

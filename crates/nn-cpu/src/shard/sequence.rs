@@ -127,27 +127,15 @@ impl Sequence {
 
     /// Packs some of the covered bars into [`ShardScratch::x`].
     pub(super) fn take_bars(&self, rows: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
-        window_panels::pack_bars(
-            &self.windows,
-            rows,
-            bars,
-            self.dims.sizes.features,
-            scratch.x.as_mut_slice(),
-            self.x_at(),
-        );
+        let features = self.dims.sizes.features;
+        window_panels::pack_bars(&self.windows, rows, bars, features, scratch.x.as_mut_slice(), self.x_at());
         self.round_bars(rows.len(), scratch);
     }
 
     /// Packs the first layer's inputs of a block of steps into [`ShardScratch::x`].
     pub(super) fn take_block(&self, block: &Range<usize>, bars: &[f32], scratch: &mut ShardScratch) {
-        window_panels::pack_steps(
-            &self.windows,
-            block,
-            bars,
-            self.dims.sizes.features,
-            scratch.x.as_mut_slice(),
-            self.x_at(),
-        );
+        let features = self.dims.sizes.features;
+        window_panels::pack_steps(&self.windows, block, bars, features, scratch.x.as_mut_slice(), self.x_at());
         self.round_bars(block.len() * self.windows.len(), scratch);
     }
 

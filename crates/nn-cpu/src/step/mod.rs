@@ -356,40 +356,28 @@ impl Engine {
     /// timeframe after another, a row a sample.
     pub fn pooling_weights(&mut self, model: &Model, parameters: &TensorSet, batch: &BatchView<'_>, to: &mut [f32]) {
         let width = model.pooling_weights_len();
-        self.compute(
-            model,
-            parameters,
-            batch,
-            to,
-            |samples| samples * width,
-            |memory, to| {
-                for (sample, mut row) in to.chunks_exact_mut(width).enumerate() {
-                    for (k, len) in model.pooling_weights_lens().enumerate() {
-                        let (own, rest) = row.split_at_mut(len);
-                        memory.read_pooling(k, sample, own);
-                        row = rest;
-                    }
+        let len = |samples: usize| samples * width;
+        self.compute(model, parameters, batch, to, len, |memory, to| {
+            for (sample, mut row) in to.chunks_exact_mut(width).enumerate() {
+                for (k, len) in model.pooling_weights_lens().enumerate() {
+                    let (own, rest) = row.split_at_mut(len);
+                    memory.read_pooling(k, sample, own);
+                    row = rest;
                 }
-            },
-        );
+            }
+        });
     }
 
     /// Writes the weights with which the timeframes of the samples of `batch` are fused, [B, heads,
     /// n, n].
     pub fn fusion_weights(&mut self, model: &Model, parameters: &TensorSet, batch: &BatchView<'_>, to: &mut [f32]) {
         let width = model.fusion_weights_len();
-        self.compute(
-            model,
-            parameters,
-            batch,
-            to,
-            |samples| samples * width,
-            |memory, to| {
-                for (sample, row) in to.chunks_exact_mut(width).enumerate() {
-                    row.copy_from_slice(memory.fusion_weights(model, sample));
-                }
-            },
-        );
+        let len = |samples: usize| samples * width;
+        self.compute(model, parameters, batch, to, len, |memory, to| {
+            for (sample, row) in to.chunks_exact_mut(width).enumerate() {
+                row.copy_from_slice(memory.fusion_weights(model, sample));
+            }
+        });
     }
 
     /// Runs the model on the shards of `batch`; `each` writes a shard's results to its part of

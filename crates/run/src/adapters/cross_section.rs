@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::error::Error as StdError;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use megabatch_graph_cache::{GraphFile, StoredGraph};
@@ -203,10 +202,6 @@ impl CrossSections {
         let name = |&sample: &usize| self.source.instrument(sample).unwrap_or_default().to_owned();
         self.nodes(section).iter().map(name).collect()
     }
-
-    fn range(&self, section: usize) -> Range<usize> {
-        self.offsets[section]..self.offsets[section + 1]
-    }
 }
 
 impl Samples for CrossSections {
@@ -257,7 +252,7 @@ impl Graphs for CrossSections {
     }
 
     fn nodes(&self, graph: usize) -> &[usize] {
-        &self.samples[self.range(graph)]
+        &self.samples[self.offsets[graph]..self.offsets[graph + 1]]
     }
 
     fn graph(&self, graph: usize) -> Result<GraphView<'_>, Box<dyn StdError + Send + Sync>> {

@@ -49,7 +49,7 @@ impl Chunks {
         lists: BatchLists<'a>,
         chunking: Chunking,
     ) -> Result<Box<dyn LoadedBatches + 'a>, Box<dyn Error + Send + Sync>> {
-        let turn = LoaderTurn::take(&self.loaders);
+        let turn = LoaderTurn { is_first: self.loaders.fetch_add(1, Relaxed) == 0, loaders: &self.loaders };
         let chunk_samples = chunking.samples(if turn.is_first { self.samples } else { self.samples_beside });
         let loader = Loader::new(source, lists, LoaderOptions { chunk_samples, scope: &self.scope })?;
         Ok(Box::new(Loaded { loader, _turn: turn }))
@@ -60,12 +60,6 @@ impl Chunks {
 struct LoaderTurn<'a> {
     is_first: bool,
     loaders: &'a AtomicUsize,
-}
-
-impl<'a> LoaderTurn<'a> {
-    fn take(loaders: &'a AtomicUsize) -> Self {
-        LoaderTurn { is_first: loaders.fetch_add(1, Relaxed) == 0, loaders }
-    }
 }
 
 impl Drop for LoaderTurn<'_> {

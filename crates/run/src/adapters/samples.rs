@@ -107,7 +107,7 @@ impl SourceSamples {
         let source = Source::open_with(path, &device.scope("data"), options)?;
         let shape = trainer_shape(source.shape());
         let timeframes = source.series().map_or(&[][..], |series| series.file().timeframes());
-        let segment_starts = timeframes.iter().map(segment_starts).collect();
+        let segment_starts = timeframes.iter().map(SeriesTimeframeFile::all_segment_starts).collect();
         let chunks = Chunks::new(source.shape(), &device.scope("data/chunks"));
         let (opened, verified) = (None, None);
         let (source, label_spans) = (Arc::new(source), OnceLock::new());
@@ -370,14 +370,6 @@ fn hash_numbers<T: Copy, const N: usize>(hash: &mut Xxh3, numbers: &[T], bytes: 
     for block in numbers.chunks(4096) {
         let block: Vec<u8> = block.iter().flat_map(|&number| bytes(number)).collect();
         hash.update(&block);
-    }
-}
-
-/// First bar of each segment: as the file says, or else of each instrument that has bars.
-fn segment_starts(timeframe: &SeriesTimeframeFile) -> Vec<i64> {
-    match timeframe.segment_starts() {
-        [] => timeframe.instrument_starts().windows(2).filter(|pair| pair[0] < pair[1]).map(|pair| pair[0]).collect(),
-        given => given.to_vec(),
     }
 }
 

@@ -48,8 +48,10 @@ impl Comparison {
     /// Every measure that some run has, and below it that of each baseline.
     fn errors(&self) -> Vec<Row> {
         let judged: Vec<Errors<'_>> = self.sides.iter().filter_map(Errors::from_side).collect();
-        let mut rows: Vec<Row> =
-            vec![row("judged on", |side| Some(Errors::from_side(side)?.judged_on())), row("  samples", judged_samples)];
+        let mut rows: Vec<Row> = vec![
+            row("judged on", |side| Some(Errors::from_side(side)?.judged_on())),
+            row("  samples", |side| Some(grouped(Errors::from_side(side)?.samples()))),
+        ];
         for measure in MEASURES {
             let model = move |side: &Side| Some(error_text(measure, Errors::from_side(side)?.model(measure)?));
             rows.push((measure.name.to_owned(), Box::new(model)));
@@ -124,10 +126,6 @@ fn model(side: &Side) -> Option<String> {
 fn graph(side: &Side) -> Option<String> {
     let path = side.settings.get("model.graph").filter(|path| *path != "none")?;
     Some(Path::new(path).file_name()?.display().to_string())
-}
-
-fn judged_samples(side: &Side) -> Option<String> {
-    Some(grouped(Errors::from_side(side)?.samples()))
 }
 
 fn speed() -> Vec<Row> {

@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::adapters::data::Data;
 use crate::adapters::neighbours::Neighbours;
 
-use crate::config::{self, SettingSources};
+use crate::config::{self, Config, SettingSources};
 use crate::error::{Error, Result};
 use crate::host::Host;
 
@@ -231,7 +231,11 @@ impl Dataset {
     /// # Errors
     /// [`Kind::Usage`](crate::Kind::Usage) where a part that should have samples is left without.
     pub fn split(&self, settings: &SettingSources) -> Result<Partition> {
-        let split = self.data.split(&settings.load(&[])?)?;
+        self.partition(&settings.load(&[])?)
+    }
+
+    fn partition(&self, config: &Config) -> Result<Partition> {
+        let split = self.data.split(config)?;
         Ok(Partition { train: split.train, validation: split.validation, test: split.test, purged: split.purged })
     }
 
@@ -246,8 +250,7 @@ impl Dataset {
         let fold_split = |fold| {
             let mut config = config.clone();
             config.set_walk_forward_fold(fold);
-            let split = self.data.split(&config)?;
-            Ok(Partition { train: split.train, validation: split.validation, test: split.test, purged: split.purged })
+            self.partition(&config)
         };
         (0..folds).map(fold_split).collect()
     }

@@ -135,12 +135,7 @@ impl Ranks {
     /// `own` if no rank has failed. Otherwise a failed rank gets its own error, the others that of
     /// the first failed rank.
     pub(crate) fn settle<T>(&mut self, own: Result<T>) -> Result<T> {
-        let message = own.as_ref().err().map(|error| error.exact_message().into_bytes());
-        let first = first_failure(&mut *self.peers, message.as_deref()).map_err(|error| lost(&error))?;
-        match (own, first) {
-            (own, None) | (own @ Err(_), _) => own,
-            (Ok(_), Some((rank, message))) => Err(rank_error(rank, &message)),
-        }
+        settle(own, |message| first_failure(&mut *self.peers, message).map_err(|error| lost(&error)))
     }
 
     /// Refuses a process one of whose `facts` differs from that of rank 0.
@@ -201,9 +196,19 @@ pub(crate) fn folds_not_distributed() -> Error {
     )
 }
 
-/// The error of another rank.
-pub(crate) fn rank_error(rank: usize, message: &[u8]) -> Error {
-    Error::failed(format!("rank {rank} failed: {}", String::from_utf8_lossy(message)))
+/// As [`Ranks::settle`]. `first_failure` tells the other ranks the message of `own`, and answers
+/// the first rank that failed with its message.
+pub(crate) fn settle<T>(
+    own: Result<T>,
+    first_failure: impl FnOnce(Option<&[u8]>) -> Result<Option<(usize, Vec<u8>)>>,
+) -> Result<T> {
+    let message = own.as_ref().err().map(|error| error.exact_message().into_bytes());
+    match (own, first_failure(message.as_deref())?) {
+        (own, None) | (own @ Err(_), _) => own,
+        (Ok(_), Some((rank, message))) => {
+            Err(Error::failed(format!("rank {rank} failed: {}", String::from_utf8_lossy(&message))))
+        }
+    }
 }
 
 fn lost(lost: &PeerLost) -> Error {

@@ -46,14 +46,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_setting_that_a_library_names_is_one_key() {
-        for setting in [megabatch_nn::FIELDS, megabatch_trainer::FIELDS].concat() {
-            let own = keys().filter_map(|key| key.path.split_once('.')).filter(|(_, own)| *own == setting);
-            assert_eq!(own.count(), 1, "{setting}");
-        }
-    }
-
-    #[test]
     fn settings_in_backticks_have_their_sections() {
         for (text, expected) in [
             ("", ""),

@@ -18,8 +18,12 @@ use crate::adapters::series::scalers_of;
 use crate::error::{Error, Result};
 use crate::text::{shown, utc};
 
-/// Bytes of the cache through which the old series is read.
-const CACHE_BYTES: usize = 16 << 20;
+/// Opens the file at `path`, which is not held in memory: a series is read through a small cache.
+pub(crate) fn open_through_cache(path: &Path, scope: &str) -> Result<Source> {
+    let series_cache_bytes = Some(16 << 20);
+    let reading = SourceOptions { resident_bytes_max: 0, series_cache_bytes, ..SourceOptions::default() };
+    Ok(Source::open_with(path, &Device::cpu().scope(scope), reading)?)
+}
 
 /// The series that is in the file.
 pub(super) struct ExistingSeries {
@@ -36,9 +40,7 @@ impl ExistingSeries {
     /// # Errors
     /// A data error for a file that `ingest` did not write.
     pub(super) fn open(path: &Path) -> Result<Self> {
-        let reading =
-            SourceOptions { resident_bytes_max: 0, series_cache_bytes: Some(CACHE_BYTES), ..SourceOptions::default() };
-        let source = Source::open_with(path, &Device::cpu().scope("append"), reading)?;
+        let source = open_through_cache(path, "append")?;
         let series = source.series().ok_or_else(|| {
             Error::data(format!(
                 "{}: /@layout: expected a series, as `ingest` writes it, found windows",

@@ -23,6 +23,7 @@ pub(crate) mod work;
 
 pub use append::append;
 pub use bar_columns::{BarColumn, BarColumns, BarTimeColumn, BarTimes};
+pub(crate) use existing_series::open_through_cache;
 pub use functions::FunctionInputs;
 pub(crate) use functions::{FunctionUse, ReadBars};
 pub use megabatch_bars::Error as BarsError;

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 
-use megabatch_bars::{Adjustments, Bar, ComparedFiles, FileSummary, Gap, OwnBars, ReadSummary, RowCount};
+use megabatch_bars::{Adjustments, Bar, ComparedFiles, FileSummary, OwnBars, ReadSummary, RowCount};
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -161,6 +161,7 @@ pub(super) fn bars_json(summary: &ReadSummary, fingerprints: &Fingerprints) -> i
     let pair = summary.pair.map(|pair| {
         json!({ "bid_only": pair.bid_only.count, "ask_only": pair.ask_only.count, "crossed": pair.crossed.count })
     });
+    let longest = summary.gaps.longest.iter().map(|gap| json!({ "from_ns": gap.from, "to_ns": gap.to }));
     let mut json = json!({
         "symbol": summary.symbol,
         "base": summary.base.name(),
@@ -178,7 +179,7 @@ pub(super) fn bars_json(summary: &ReadSummary, fingerprints: &Fingerprints) -> i
             "count": summary.gaps.count(),
             "weekends": summary.gaps.weekends(),
             "kinds": kinds,
-            "longest": summary.gaps.longest.iter().map(gap_json).collect::<Vec<_>>(),
+            "longest": longest.collect::<Vec<_>>(),
         },
         "jumps": jumps.collect::<Vec<_>>(),
         "pair": pair,
@@ -255,10 +256,6 @@ fn tallies_json<K: Display>(tallies: &[RowCount<K>]) -> Value {
     let entry =
         |tally: &RowCount<K>| (tally.kind.to_string(), json!({ "rows": tally.rows, "first_line": tally.first_line }));
     Value::Object(tallies.iter().map(entry).collect())
-}
-
-fn gap_json(gap: &Gap) -> Value {
-    json!({ "from_ns": gap.from, "to_ns": gap.to })
 }
 
 /// A fingerprint of a file's bytes, 32 hexadecimal digits.

@@ -183,7 +183,8 @@ pub(super) fn write(
     host: &Host<'_>,
     kept: Option<ExistingSeries>,
 ) -> Result<SeriesReport> {
-    require_room(recipe, folder)?;
+    let needed = room_needed(recipe).saturating_sub(folder.bytes());
+    require_free(folder.path(), needed, "parsed bars and the series")?;
     let usage = kept.as_ref().map_or(FunctionUse::New, |_| FunctionUse::Kept(out));
     let ReadBars { recipe, recordings, functions } = recipe.read_with_functions(usage, folder, host)?;
     let StreamedRecordings { mut recordings, bars, fingerprints } = recordings;
@@ -289,13 +290,6 @@ fn write_piece(writer: &SeriesWriter<'_>, piece: &SeriesPiece) -> Result<()> {
         })?;
     }
     Ok(())
-}
-
-/// Refuses a disk without space for the parsed bars and the series, estimated from the files' first
-/// lines.
-fn require_room(recipe: &Recipe, folder: &SpoolFolder) -> Result<()> {
-    let needed = room_needed(recipe).saturating_sub(folder.bytes());
-    require_free(folder.path(), needed, "parsed bars and the series")
 }
 
 /// Bytes of the parsed bars and the series, estimated from the files' first lines.

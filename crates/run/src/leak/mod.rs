@@ -13,12 +13,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use megabatch_atomic_file::folder_of;
 use megabatch_bars::{
     Moment, Proof, Scalers, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars, StreamedInstrument, TargetKind,
     bar_files, estimated_rows, prove_samples, prove_scalers,
 };
-use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source, SourceOptions};
-use megabatch_gpu_core::Device;
+use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -36,7 +36,9 @@ use crate::ingest::provenance::{KeptScaler, listed};
 use crate::ingest::recipe::provenance::{SeriesProvenance, provenance_json};
 use crate::ingest::spool::{SpoolFolder, parsed_row_bytes};
 use crate::ingest::work::Pass;
-use crate::ingest::{ContextFile, FunctionUse, ReadBars, Recipe, StreamedRecordings, fit, instruments_of};
+use crate::ingest::{
+    ContextFile, FunctionUse, ReadBars, Recipe, StreamedRecordings, fit, instruments_of, open_through_cache,
+};
 use crate::text::{shown, utc};
 use crate::usage::peak_rss_bytes;
 use comparison::{Comparison, KnownColumns, different_attribute, is_same_bits, not_what_its_bars_give};
@@ -105,14 +107,9 @@ pub fn prove(path: &Path, options: &Options, host: &Host<'_>) -> Result<CommandR
     }
 }
 
-/// Bytes of the cache through which the file is read.
-const CACHE_BYTES: usize = 16 << 20;
-
 fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<CommandReport> {
     let start = Instant::now();
-    let reading =
-        SourceOptions { resident_bytes_max: 0, series_cache_bytes: Some(CACHE_BYTES), ..SourceOptions::default() };
-    let source = Source::open_with(path, &Device::cpu().scope("leak"), reading)?;
+    let source = open_through_cache(path, "leak")?;
     let Some(file) = source.series() else { return Err(windows_unproven(&source, options, host)?) };
     let provenance = Provenance::read(path, file.file().attribute("source")?.as_ref())?;
     let moved = options.source.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat();
@@ -212,7 +209,7 @@ fn windows_unproven(source: &Source, options: &Options, host: &Host<'_>) -> Resu
 /// A folder for temporary files as large as the bars: beside the file at `path`, or in the cache
 /// folder where that one cannot be written.
 fn scratch_folder(path: &Path, host: &Host<'_>) -> Result<TempDir> {
-    let own_folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let own_folder = folder_of(path);
     let folder_in = |folder: &Path| tempfile::Builder::new().prefix(".leak-").tempdir_in(folder);
     let elsewhere = |error| {
         let folder = host.cache_folder.as_deref().ok_or(error)?;

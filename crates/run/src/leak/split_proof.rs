@@ -148,7 +148,10 @@ pub(super) fn prove_splits(
         }
         let split = match split_source(source, &config) {
             Ok(split) => split,
-            Err(error) if asked == SplitSource::ByDefault && is_too_short(&error) => {
+            Err(error)
+                if asked == SplitSource::ByDefault
+                    && matches!(error.find(), Some(trainer::Error::NothingLeft { .. })) =>
+            {
                 proof.none_because = Some(error.exact_message());
                 return Ok(proof);
             }
@@ -172,8 +175,4 @@ pub(super) enum SplitSource {
     ByTheUser,
     /// From the defaults.
     ByDefault,
-}
-
-fn is_too_short(error: &Error) -> bool {
-    matches!(error.find(), Some(trainer::Error::NothingLeft { .. }))
 }

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use megabatch_chunk_io::{Compression, Series, SeriesFile, Storage, WriteOptions, write_series};
+use megabatch_gpu_core::Device;
 use megabatch_trainer::SampleRanges;
 
 use super::moments::{HOUR_NS, changes};

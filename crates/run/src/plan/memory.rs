@@ -226,7 +226,8 @@ pub(super) fn no_way_through(setup: &TrainingSetup, shortage: &MemoryShortage) -
         }
         _ => {
             let held = setup.held_bytes() as u64;
-            let least = setup.footprint(&setup.training)?.total_bytes() as u64 + held + least_data_bytes(setup);
+            let two_batches = 2 * setup.training.batch_size as u64 * setup.data.shape().sample_bytes();
+            let least = setup.footprint(&setup.training)?.total_bytes() as u64 + held + two_batches;
             would_not_fit(setup, usize::try_from(least).unwrap_or(usize::MAX))
         }
     }
@@ -256,11 +257,6 @@ fn smaller_model(setup: &TrainingSetup, free: usize) -> Option<usize> {
         let training = trainer::Config { model, batch_size: 1, ..setup.training.clone() };
         setup.footprint(&training).is_ok_and(|footprint| footprint.total_bytes() <= free)
     })
-}
-
-/// Least bytes of data: two chunks of a batch.
-fn least_data_bytes(setup: &TrainingSetup) -> u64 {
-    2 * setup.training.batch_size as u64 * setup.data.shape().sample_bytes()
 }
 
 /// In units of 10^9 bytes, rounded down to what can be typed.

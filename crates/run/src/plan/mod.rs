@@ -272,11 +272,6 @@ impl Plan {
         }
     }
 
-    /// A line for each export and each way of streaming.
-    pub(crate) fn uses_text(&self) -> String {
-        self.uses.iter().map(|line| format!("use       {line}\n")).collect()
-    }
-
     /// Inputs of the model for one sample, in words.
     pub(crate) fn sample(&self) -> String {
         if !self.data.is_of_graphs() {
@@ -310,7 +305,7 @@ impl Plan {
         }
         text.push('\n');
         text.push_str(&self.memory.to_text());
-        text.push_str(&self.uses_text());
+        text.extend(self.uses.iter().map(|line| format!("use       {line}\n")));
         text.extend(self.distributed.as_ref().map(RanksPlan::to_text));
         text.extend(self.gpu.as_ref().map(GpuPlan::to_text));
         text

@@ -18,7 +18,7 @@ use super::{BestValidation, TrainRequest, Training};
 use crate::adapters::data::Data;
 use crate::command_report::CommandReport;
 use crate::config::{self, Config};
-use crate::distributed::{Ranks, finish, idle_gpus, rank_error};
+use crate::distributed::{Ranks, finish, idle_gpus, settle};
 use crate::error::{Context as _, Error, Kind, Result, with_keys};
 use crate::evaluate::attention::Attention;
 use crate::evaluate::forecasts::Forecasts;
@@ -256,15 +256,6 @@ impl Session {
         Some(format!("{}, compute capability {major}.{minor}", properties.name))
     }
 
-    /// `own` if no process of the run has failed, else an error.
-    fn settle<T>(trainer: &mut Trainer, own: Result<T>) -> Result<T> {
-        let message = own.as_ref().err().map(|error| error.exact_message().into_bytes());
-        match (own, trainer.first_failure(message.as_deref())?) {
-            (own, None) | (own @ Err(_), _) => own,
-            (Ok(_), Some((rank, message))) => Err(rank_error(rank, &message)),
-        }
-    }
-
     /// Writes configuration and plan, reports remarks, and begins to watch the run.
     fn watch<'a>(&'a self, resume_point: ResumePoint, begin: Begin, host: &'a Host<'a>) -> Result<Watch<'a>> {
         // Only now, so that a resume that is refused leaves the run as it was. So does one that
@@ -356,7 +347,7 @@ impl Session {
     /// Trains to the end of the session.
     fn run_training(&self, trainer: &mut Trainer, begin: Begin, host: &Host<'_>) -> Result<SessionResult> {
         let run_lock = if trainer.is_first() { self.folder.take().map(Some) } else { Ok(None) };
-        let mut run_lock = Session::settle(trainer, run_lock)?;
+        let mut run_lock = settle(run_lock, |message| Ok(trainer.first_failure(message)?))?;
         let checkpoints = self.folder.keep_checkpoints(&self.setup.config);
         let run = self.setup.run(&checkpoints);
         let resumed = match begin {
@@ -379,7 +370,7 @@ impl Session {
             true => self.watch(resume_point, begin, host).map(Some),
             false => host.cancel.watch(STEP_PATIENCE).map(|()| None),
         };
-        let mut watch = Session::settle(trainer, watch)?;
+        let mut watch = settle(watch, |message| Ok(trainer.first_failure(message)?))?;
         let (mut rollbacks, mut failure) = (resume_point.rollbacks, None);
         let outcome = trainer.train(&run, &mut |event| {
             if let Event::Rollback(rollback) = &event {

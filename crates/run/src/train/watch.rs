@@ -130,7 +130,9 @@ impl<'a> Watch<'a> {
             Event::Step(step) if self.failure.is_none() => self.failure = self.log.push_step(step).err(),
             _ => self.write(&serde_json::to_value(event).expect("events serialize without error")),
         }
-        self.record(event);
+        if self.failure.is_none() {
+            self.failure = self.recordings.see(event).err();
+        }
         self.host.observer.event(event);
         self.show(event);
         let passed_s = std::mem::replace(&mut self.since, Instant::now()).elapsed().as_secs_f64();
@@ -195,12 +197,6 @@ impl<'a> Watch<'a> {
     fn write(&mut self, metric: &Value) {
         if self.failure.is_none() {
             self.failure = self.log.push(metric).err();
-        }
-    }
-
-    fn record(&mut self, event: &Event<'_>) {
-        if self.failure.is_none() {
-            self.failure = self.recordings.see(event).err();
         }
     }
 

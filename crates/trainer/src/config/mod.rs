@@ -18,7 +18,7 @@ use megabatch_nn_cuda::{ComputeConfig, Tuning, check_encoder};
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, is_field};
+use crate::error::{Error, Result};
 use divergence::Divergence;
 use early_stopping::EarlyStopping;
 use learning_rate::LrSchedule;
@@ -424,6 +424,5 @@ pub(crate) fn check_precision(precision: Precision, model: &ModelConfig) -> Resu
 /// The error for a `setting` that a GPU supports except `together_with` another property of the
 /// run; empty if it never supports it.
 pub(crate) fn refuse_on_gpu(setting: &'static str, value: &dyn Display, together_with: &'static str) -> Result<()> {
-    debug_assert!(is_field(setting), "{setting} is not one of `FIELDS`");
     Err(Error::NotOnGpu { setting, value: value.to_string(), together_with })
 }

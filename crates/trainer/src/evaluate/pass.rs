@@ -112,11 +112,6 @@ impl<'a> EvaluationSums<'a> {
         }
     }
 
-    /// The sums of an estimate, with standard errors.
-    fn with_choice(self, choice: Option<Choice>) -> Self {
-        EvaluationSums { choice, ..self }
-    }
-
     /// Samples, or graphs, until the run of an estimate ends.
     fn left_in_run(&self) -> usize {
         self.choice.map_or(usize::MAX, |choice| choice.run_length - self.done % choice.run_length)
@@ -222,8 +217,8 @@ pub(crate) fn evaluate(
     check(predictions.model, selection, loss)?;
     predictions.reads_bars = baselines.is_some();
     let mut observed = Observed::new(predictions.model, selection, loss);
-    let mut sums =
-        EvaluationSums::new(predictions.model, selection, loss, predictions.target_scales).with_choice(choice);
+    let sums = EvaluationSums::new(predictions.model, selection, loss, predictions.target_scales);
+    let mut sums = EvaluationSums { choice, ..sums };
     let see = |batch: &BatchView<'_>| observed.see(batch, baselines);
     let flow = predictions.for_each(selection, see, |expected, outputs| {
         sums.add(&expected, outputs);

@@ -368,7 +368,10 @@ impl Trainer {
         self.backend.carry_states(&self.model, &self.config, self.carried.as_ref())?;
         let chunks = self.device_chunks(run)?;
         let locks_pages = chunks.as_ref().is_none_or(|chunks| chunks.locks_pages(run.samples.shape()));
-        let scope = if locks_pages { self.batch_scope() } else { self.device.scope("batches") };
+        let scope = self.device.scope("batches");
+        // A GPU copies from locked pages without a detour.
+        let scope =
+            self.backend.gpu().filter(|_| locks_pages).map_or_else(|| scope.clone(), |gpu| scope.page_locked(gpu));
         let kept = self.keep_windows(run, &scope)?;
         let run = &Run { samples: kept.as_ref().map_or(run.samples, |kept| kept), ..*run };
         let graphs = graphs_of(&self.model, Selection { samples: run.samples, indices: run.train })?;
@@ -408,12 +411,6 @@ impl Trainer {
         }
         self.backend.keep_graphs(None)?;
         outcome
-    }
-
-    /// Scope of the batches of a run. A GPU copies from it without a detour.
-    fn batch_scope(&self) -> Scope {
-        let scope = self.device.scope("batches");
-        self.backend.gpu().map_or_else(|| scope.clone(), |gpu| scope.page_locked(gpu))
     }
 
     /// Memory of two chunks on the GPU, if the windows of a run are to pass through it in chunks.

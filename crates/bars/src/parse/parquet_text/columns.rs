@@ -73,10 +73,6 @@ impl CellText {
         self.text.clear();
         self.ends.clear();
     }
-
-    fn end_cell(&mut self) {
-        self.ends.push(self.text.len());
-    }
 }
 
 impl TextColumn {
@@ -157,7 +153,7 @@ impl TextColumn {
             if let Some(value) = value {
                 self.meaning.push(&stored(value), &mut cells.text);
             }
-            cells.end_cell();
+            cells.ends.push(cells.text.len());
         }
         Ok(())
     }

@@ -15,7 +15,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 
 use crate::parse::parquet_text::columns::{CellText, TextColumn};
 use crate::parse::parquet_text::pandas::PandasTable;
-use crate::place::{ObserveBytes, Stopped};
+use crate::place::{ObserveBytes, tell_read};
 
 /// The first bytes of a Parquet file, and its last ones.
 pub(crate) const PARQUET_MAGIC: [u8; 4] = *b"PAR1";
@@ -125,10 +125,7 @@ impl RowProgress<'_> {
         };
         let read = bytes(self.rows + rows) - bytes(self.rows);
         self.rows += rows;
-        match (self.observe)(read).is_break() {
-            true => Err(io::Error::other(Stopped)),
-            false => Ok(()),
-        }
+        tell_read(self.observe, read)
     }
 }
 

@@ -13,6 +13,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
 use super::*;
+use crate::place::Stopped;
 
 /// Values of a column, without those that are missing, and the levels that say which are.
 enum Values {

@@ -5,13 +5,14 @@ mod windows;
 
 use megabatch_gpu_core::Scope;
 use megabatch_nn::Result;
+use megabatch_nn::batch::Windows;
 use megabatch_nn::model::TensorSet;
 use megabatch_nn::model::pooling::AttentionPooling;
 
-use super::Dimensions;
 use super::memory::ShardScratch;
 use super::norm::normalise;
 use super::sequence::Sequence;
+use super::{Dimensions, add};
 use crate::compute::Purpose;
 use crate::kernel::{Isa, PANEL, PanelStride, ViewMut};
 use crate::pooling::{SlidingCapacity, SlidingPooling};
@@ -81,15 +82,25 @@ impl Pooled {
         }
     }
 
-    /// The gradients of the pooled vectors, [W, H], for writing.
-    pub(super) fn d_pooled_mut<'a>(&'a mut self, windows: usize, scratch: &'a mut PoolingScratch) -> &'a mut [f32] {
-        match self {
-            Pooled::Windows(_) => scratch.d_pooled_mut(windows),
+    /// Sets the gradients of the pooled vectors, [W, H], to the sums of `rows`, a row [H] for each
+    /// sample of `windows`.
+    pub(super) fn set_d_pooled<'a>(
+        &mut self,
+        windows: &Windows,
+        rows: impl Iterator<Item = &'a [f32]>,
+        scratch: &mut PoolingScratch,
+    ) {
+        let d_pooled = match self {
+            Pooled::Windows(_) => scratch.d_pooled_mut(windows.read().len()),
             Pooled::Runs(pooled) => pooled.d_pooled_mut(),
+        };
+        d_pooled.fill(0.0);
+        for (row, read) in rows.zip(windows.read_of_sample()) {
+            add(&mut d_pooled[read * row.len()..][..row.len()], row);
         }
     }
 
-    /// Backward pass from the gradients of the pooled vectors, set by [`Pooled::d_pooled_mut`], to
+    /// Backward pass from the gradients of the pooled vectors, set by [`Pooled::set_d_pooled`], to
     /// those of the states, in [`ShardScratch::d_layer_output`]; adds those of the parameters to
     /// `gradients`.
     pub(super) fn backward(

@@ -7,8 +7,8 @@ use megabatch_nn::batch::Windows;
 
 use super::super::gradients::SharedGradients;
 use super::super::input::{Shard, Weights};
-use super::super::pooling::{Pooled, PoolingParameters, PoolingScratch};
-use super::super::{Dimensions, add};
+use super::super::pooling::{Pooled, PoolingScratch};
+use super::super::{Dimensions, pooling_of};
 use super::sums::BackwardWindows;
 use super::{Group, PanelSums, Projections, ROWS_OF_STEP, TaskPartition, TimeframeTasks};
 use crate::decoder::{Decoding, GraphShard};
@@ -161,13 +161,6 @@ impl<'a> ShardRun<'a> {
         }
     }
 
-    fn pooling_of(&self, k: usize) -> PoolingParameters<'_> {
-        let Weights { model, parameters, packed, .. } = self.weights;
-        let layers = &packed.timeframes[k];
-        let (pooling, norm) = (&model.poolings()[k], layers[layers.len() - 1].norm.as_slice());
-        PoolingParameters { pooling, values: parameters, keys: &packed.keys[k], norm }
-    }
-
     fn project(&self, k: usize, part: usize) {
         let own = &self.timeframes[k];
         let (weights, bars) = (&self.weights.packed.timeframes[k][0], self.shard.batch.bars(k));
@@ -185,7 +178,7 @@ impl<'a> ShardRun<'a> {
         sequence.forward_windows(self.isa, all, bars, self.shard.initial(k), &projections, scratch);
         if let Some(pooled) = &own.pooled {
             let (pooled, pooling) = &mut **pooled.write().expect(LOCK);
-            pooled.forward(self.isa, self.pooling_of(k), sequence, pooling);
+            pooled.forward(self.isa, pooling_of(self.weights, k), sequence, pooling);
         }
     }
 
@@ -258,11 +251,8 @@ impl<'a> ShardRun<'a> {
         let rows = decoding.0.d_encodings().chunks_exact(width).map(|row| &row[k * hidden..][..hidden]);
         if let Some(pooled) = &own.pooled {
             let (pooled, pooling) = &mut **pooled.write().expect(LOCK);
-            let d_pooled = pooled.d_pooled_mut(own.windows.read().len(), pooling);
-            d_pooled.fill(0.0);
-            let rows = rows.zip(own.windows.read_of_sample());
-            rows.for_each(|(row, read)| add(&mut d_pooled[read * hidden..][..hidden], row));
-            let pooling_parameters = self.pooling_of(k);
+            pooled.set_d_pooled(own.windows, rows, pooling);
+            let pooling_parameters = pooling_of(self.weights, k);
             gradients
                 .add(|gradients| pooled.backward(self.isa, pooling_parameters, sequence, scratch, pooling, gradients));
             gradients.complete(model.pooling_range(k).expect("a pooling has parameters"));

@@ -102,7 +102,7 @@ impl Chart {
     /// The ranges of x and y that are shown.
     fn frame(&self) -> Option<((f64, f64), (f64, f64))> {
         let deciding = |mark: Mark| !matches!(mark, Mark::Faint | Mark::Guide);
-        points_exist(&self.series).then_some(())?;
+        self.series.iter().flat_map(|series| &series.points).find(|(x, y)| x.is_finite() && y.is_finite())?;
         let any = self.series.iter().any(|series| deciding(series.mark) && !series.points.is_empty());
         let points = || {
             let series = self.series.iter().filter(move |series| !any || deciding(series.mark));
@@ -116,10 +116,6 @@ impl Chart {
         }
         Some((not_empty(x.0, x.1), with_room(y.0, y.1)))
     }
-}
-
-fn points_exist(series: &[Series]) -> bool {
-    series.iter().flat_map(|series| &series.points).any(|(x, y)| x.is_finite() && y.is_finite())
 }
 
 impl Mark {

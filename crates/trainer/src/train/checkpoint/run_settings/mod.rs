@@ -4,7 +4,7 @@ use std::path::Path;
 use megabatch_amp::{Precision, ScalerConfig};
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::loss::Loss;
-use megabatch_nn::model::{GraphConfig, ModelConfig, SampleShape};
+use megabatch_nn::model::{ModelConfig, SampleShape};
 use megabatch_nn_cuda::Tuning;
 use megabatch_order::LastBatch;
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::Config;
 use crate::config::learning_rate::{LrSchedule, LrScheduleKind, OneCycle};
 use crate::config::optimizer::OptimizerConfig;
-use crate::error::{Error, Result, is_field};
+use crate::error::{Error, Result};
 use crate::train::Run;
 
 /// The settings that decide the course of a run, kept in its checkpoints.
@@ -85,7 +85,7 @@ pub struct RunSettings {
 /// A setting that a resumed run has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChangedSetting {
-    /// Its name, one of [`FIELDS`](crate::error::FIELDS).
+    /// Its name, or words for several.
     pub setting: &'static str,
     /// Its value in the checkpoint.
     pub before: String,
@@ -106,7 +106,7 @@ impl RunSettings {
     /// The settings of a run of `steps` optimizer steps.
     pub(in crate::train) fn new(config: &Config, shape: &SampleShape, steps: u64, run: &Run<'_>) -> Self {
         // Every field by name, so that a new one is not forgotten here.
-        let Config {
+        let &Config {
             model,
             dropout,
             optimizer,
@@ -148,26 +148,26 @@ impl RunSettings {
         } = config;
         RunSettings {
             shape: shape.clone(),
-            model: *model,
+            model,
             train_samples: run.train.len(),
             validation_samples: config.evaluated(run.validation).len(),
-            seed: *seed,
-            batch_size: *batch_size,
-            gradient_accumulation_steps: *gradient_accumulation_steps,
+            seed,
+            batch_size,
+            gradient_accumulation_steps,
             run_length: config.run_samples(),
-            last_batch: *last_batch,
-            optimizer: *optimizer,
-            lr_schedule: *lr_schedule,
+            last_batch,
+            optimizer,
+            lr_schedule,
             steps,
-            loss: *loss,
-            clip_norm: *clip_norm,
-            dropout: *dropout,
-            carry_state: *carry_state,
-            loss_on: *loss_on,
-            precision: *precision,
-            tf32: *tf32,
-            autotune: *autotune,
-            loss_scale: *loss_scale,
+            loss,
+            clip_norm,
+            dropout,
+            carry_state,
+            loss_on,
+            precision,
+            tf32,
+            autotune,
+            loss_scale,
             is_weighted: config.is_weighted(run.samples),
         }
     }
@@ -183,169 +183,104 @@ impl RunSettings {
     }
 
     /// Settings that must be equal, and settings that may be changed. A setting that only another
-    /// one gives a meaning follows that one.
+    /// one gives a meaning follows that one. A test changes every field.
     fn settings(&self) -> (Settings, Settings) {
-        // Every field by name, so that a new one is not forgotten here.
-        let RunSettings {
-            shape,
-            model,
-            train_samples,
-            validation_samples,
-            seed,
-            batch_size,
-            gradient_accumulation_steps,
-            run_length,
-            last_batch,
-            optimizer,
-            lr_schedule,
-            steps,
-            loss,
-            clip_norm,
-            dropout,
-            carry_state,
-            loss_on,
-            precision,
-            tf32,
-            autotune,
-            loss_scale,
-            is_weighted,
-        } = self;
-        let ModelConfig {
-            encoder,
-            cell,
-            hidden,
-            layers,
-            bias,
-            layer_norm,
-            pooling,
-            fusion,
-            graph,
-            graph_edge_attributes,
-            readout,
-            // As the loss.
-            outputs_per_target: _,
-            outputs: _,
-        } = model;
-        let OptimizerConfig { kind, lr, weight_decay, beta1, beta2, epsilon } = optimizer;
-        let mut fixed = vec![
-            ("the shape of the samples", shape.to_string()),
-            ("encoder", encoder.name().to_owned()),
-            ("cell", cell.name().to_owned()),
-            ("hidden", hidden.to_string()),
-            ("layers", layers.to_string()),
-            ("bias", bias.to_string()),
-            ("layer_norm", layer_norm.to_string()),
-            ("pooling", pooling.to_string()),
-            ("fusion", fusion.to_string()),
-            ("readout", readout.map_or("none".to_owned(), |readout| lower(&readout))),
-            ("graph", if graph.is_some() { "attention" } else { "none" }.to_owned()),
-            ("graph_edge_attributes", graph_edge_attributes.to_string()),
-            ("`split` (training samples)", train_samples.to_string()),
-            ("`split` or `validation_samples` (samples of a validation)", validation_samples.to_string()),
-            ("seed", seed.to_string()),
-            ("batch_size", batch_size.to_string()),
-            ("gradient_accumulation_steps", gradient_accumulation_steps.to_string()),
-            ("run_length", run_length.to_string()),
-            ("the treatment of the last batch", lower(last_batch)),
-            ("optimizer", lower(kind)),
-            ("beta1", beta1.to_string()),
-            ("beta2", beta2.to_string()),
-            ("epsilon", epsilon.to_string()),
-            ("loss", loss.name().to_owned()),
-            ("lr_schedule", lr_schedule.kind.name().to_owned()),
-            ("warmup_steps", lr_schedule.warmup_steps.to_string()),
-            ("carry_state", carry_state.to_string()),
-            ("loss_on", loss_on.name().to_owned()),
-        ];
+        let RunSettings { model, optimizer, lr_schedule, loss, .. } = self;
+        let mut fixed = Vec::from([
+            setting("the shape of the samples", &self.shape),
+            setting("encoder", model.encoder.name()),
+            setting("cell", model.cell.name()),
+            setting("hidden", model.hidden),
+            setting("layers", model.layers),
+            setting("bias", model.bias),
+            setting("layer_norm", model.layer_norm),
+            setting("pooling", model.pooling),
+            setting("fusion", model.fusion),
+            setting("readout", model.readout.map_or("none".to_owned(), |readout| lower(&readout))),
+            setting("graph", if model.graph.is_some() { "attention" } else { "none" }),
+            setting("graph_edge_attributes", model.graph_edge_attributes),
+            setting("`split` (training samples)", self.train_samples),
+            setting("`split` or `validation_samples` (samples of a validation)", self.validation_samples),
+            setting("seed", self.seed),
+            setting("batch_size", self.batch_size),
+            setting("gradient_accumulation_steps", self.gradient_accumulation_steps),
+            setting("run_length", self.run_length),
+            setting("the treatment of the last batch", lower(&self.last_batch)),
+            setting("optimizer", lower(&optimizer.kind)),
+            setting("beta1", optimizer.beta1),
+            setting("beta2", optimizer.beta2),
+            setting("epsilon", optimizer.epsilon),
+            setting("loss", loss.name()),
+            setting("lr_schedule", lr_schedule.kind.name()),
+            setting("warmup_steps", lr_schedule.warmup_steps),
+            setting("carry_state", self.carry_state),
+            setting("loss_on", self.loss_on.name()),
+        ]);
         fixed.extend(loss.setting());
-        fixed.extend(curve_settings(lr_schedule, *steps));
-        let mut free = vec![
-            ("precision", precision.to_string()),
-            ("tf32", tf32.to_string()),
-            ("autotune", lower(autotune)),
-            ("sample_weights", if *is_weighted { "auto" } else { "none" }.to_owned()),
-            ("lr", lr.to_string()),
-            ("weight_decay", weight_decay.to_string()),
-            ("clip_norm", clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),
-            ("dropout", dropout.to_string()),
-        ];
-        if let Some(graph) = graph {
-            let (fixed_of_graph, free_of_graph) = graph_settings(graph);
-            fixed.extend(fixed_of_graph);
-            free.extend(free_of_graph);
+        fixed.extend(curve_settings(lr_schedule, self.steps));
+        let mut free = Vec::from([
+            setting("precision", self.precision),
+            setting("tf32", self.tf32),
+            setting("autotune", lower(&self.autotune)),
+            setting("sample_weights", if self.is_weighted { "auto" } else { "none" }),
+            setting("lr", optimizer.lr),
+            setting("weight_decay", optimizer.weight_decay),
+            setting("clip_norm", self.clip_norm.map_or("none".to_owned(), |norm| norm.to_string())),
+            setting("dropout", self.dropout),
+        ]);
+        if let Some(graph) = &model.graph {
+            fixed.extend([
+                setting("graph_attention", lower(&graph.attention)),
+                setting("graph_layers", graph.layers),
+                setting("graph_heads", graph.heads),
+                setting("graph_hidden", graph.hidden),
+                setting("graph_output", lower(&graph.output)),
+                setting("graph_output_heads", graph.output_heads),
+                setting("graph_activation", lower(&graph.activation)),
+                setting("graph_residual", graph.residual),
+                setting("the negative slope of graph attention", graph.negative_slope),
+                setting("graph_self_loops", graph.self_loops),
+            ]);
+            free.push(setting("graph_dropout", graph.dropout));
+            free.push(setting("graph_attention_dropout", graph.attention_dropout));
         }
         // The last ones, since another precision has none of them.
-        if precision.needs_loss_scale() {
-            free.extend(loss_scale_settings(loss_scale));
+        if self.precision.needs_loss_scale() {
+            let scale = &self.loss_scale;
+            free.extend([
+                setting("loss_scale_initial", scale.initial),
+                setting("loss_scale_growth_factor", scale.growth_factor),
+                setting("loss_scale_backoff_factor", scale.backoff_factor),
+                setting("loss_scale_growth_interval", scale.growth_interval),
+                setting("loss_scale_hysteresis", scale.hysteresis),
+                setting("loss_scale_floor", scale.floor),
+                setting("loss_scale_ceiling", scale.ceiling),
+            ]);
         }
         (fixed, free)
     }
 }
 
-/// Settings of the loss scale from now on; its value is in the checkpoint.
-fn loss_scale_settings(scale: &ScalerConfig) -> Settings {
-    let ScalerConfig { initial, growth_factor, backoff_factor, growth_interval, hysteresis, floor, ceiling } = scale;
-    vec![
-        ("loss_scale_initial", initial.to_string()),
-        ("loss_scale_growth_factor", growth_factor.to_string()),
-        ("loss_scale_backoff_factor", backoff_factor.to_string()),
-        ("loss_scale_growth_interval", growth_interval.to_string()),
-        ("loss_scale_hysteresis", hysteresis.to_string()),
-        ("loss_scale_floor", floor.to_string()),
-        ("loss_scale_ceiling", ceiling.to_string()),
-    ]
+fn setting(name: &'static str, value: impl fmt::Display) -> (&'static str, String) {
+    (name, value.to_string())
 }
 
 /// Settings of the learning rate's curve.
 fn curve_settings(LrSchedule { kind, warmup_steps: _, lr_min }: &LrSchedule, steps: u64) -> Settings {
     let mut settings = match kind {
         LrScheduleKind::Constant => return Vec::new(),
-        LrScheduleKind::Cosine => vec![("lr_min", lr_min.to_string())],
-        LrScheduleKind::OneCycle(OneCycle { pct_start, div_factor, final_div_factor }) => vec![
-            ("pct_start", pct_start.to_string()),
-            ("div_factor", div_factor.to_string()),
-            ("final_div_factor", final_div_factor.to_string()),
-        ],
+        LrScheduleKind::Cosine => Vec::from([setting("lr_min", lr_min)]),
+        LrScheduleKind::OneCycle(OneCycle { pct_start, div_factor, final_div_factor }) => Vec::from([
+            setting("pct_start", pct_start),
+            setting("div_factor", div_factor),
+            setting("final_div_factor", final_div_factor),
+        ]),
     };
-    settings.push(("`epochs` or `max_steps` (steps that the learning rate's curve is drawn over)", steps.to_string()));
+    settings.push(setting("`epochs` or `max_steps` (steps that the learning rate's curve is drawn over)", steps));
     settings
 }
 
-/// Settings of attention, as [`RunSettings::settings`].
-fn graph_settings(graph: &GraphConfig) -> (Settings, Settings) {
-    // Every field by name, here too.
-    let GraphConfig {
-        attention,
-        layers,
-        heads,
-        hidden,
-        output,
-        output_heads,
-        activation,
-        residual,
-        dropout,
-        attention_dropout,
-        negative_slope,
-        self_loops,
-    } = graph;
-    let fixed = vec![
-        ("graph_attention", lower(attention)),
-        ("graph_layers", layers.to_string()),
-        ("graph_heads", heads.to_string()),
-        ("graph_hidden", hidden.to_string()),
-        ("graph_output", lower(output)),
-        ("graph_output_heads", output_heads.to_string()),
-        ("graph_activation", lower(activation)),
-        ("graph_residual", residual.to_string()),
-        ("the negative slope of graph attention", negative_slope.to_string()),
-        ("graph_self_loops", self_loops.to_string()),
-    ];
-    let free = vec![("graph_dropout", dropout.to_string()), ("graph_attention_dropout", attention_dropout.to_string())];
-    (fixed, free)
-}
-
 fn differences(before: Settings, now: Settings) -> impl Iterator<Item = ChangedSetting> {
-    debug_assert!(before.iter().all(|(setting, _)| is_field(setting)), "one of {before:?} is not one of `FIELDS`");
     let pairs = before.into_iter().zip(now).filter(|(before, now)| before != now);
     pairs.map(|((setting, before), (_, now))| ChangedSetting { setting, before, now })
 }

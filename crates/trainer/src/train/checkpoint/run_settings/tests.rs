@@ -1,7 +1,8 @@
 //! Settings that may change between a run and its resumption.
 
 use megabatch_nn::loss::Ascending;
-use megabatch_nn::model::{AttentionKind, Cell, Pooling, Readout, Timeframe};
+use megabatch_nn::model::{AttentionKind, Cell, GraphConfig, Pooling, Readout, Timeframe};
+use serde_json::Value;
 
 use super::*;
 use crate::config::optimizer::OptimizerKind;
@@ -195,6 +196,68 @@ fn how_the_loss_scale_changes_is_told_where_there_is_one() {
     );
     assert!(told(&with(Precision::Bf16, 10), &with(Precision::Bf16, 20)).is_empty());
     assert_eq!(told(&fp16, &with(Precision::Bf16, 20)), ["`precision` is bf16, it was fp16"]);
+}
+
+/// Changes of numbers and switches are refused or told. Words are listed, so that a new one shows.
+#[test]
+fn every_field_is_compared() {
+    let model = ModelConfig { graph: Some(GraphConfig::default()), readout: Some(Readout::Node), ..settings().model };
+    let before = RunSettings { model, precision: Precision::Fp16, ..settings() };
+    let json = serde_json::to_value(&before).unwrap();
+    let (mut pointers, mut words, mut ignored) = (Vec::new(), Vec::new(), Vec::new());
+    add_leaves(&json, String::new(), &mut pointers);
+    for pointer in pointers {
+        let mut changed = json.clone();
+        let leaf = changed.pointer_mut(&pointer).unwrap();
+        *leaf = match &*leaf {
+            Value::Bool(is_set) => Value::from(!is_set),
+            Value::Number(number) => match number.as_u64() {
+                Some(count) => Value::from(count + 1),
+                None => Value::from(number.as_f64().unwrap() / 2.0 + 0.125),
+            },
+            _ => {
+                words.push(pointer);
+                continue;
+            }
+        };
+        let now: RunSettings = serde_json::from_value(changed).unwrap();
+        if before.compare(Path::new("step"), &now).is_ok_and(|changes| changes.is_empty()) {
+            ignored.push(pointer);
+        }
+    }
+    words.sort_unstable();
+    assert_eq!(ignored, ["/model/outputs_per_target"], "the loss decides it");
+    let expected = [
+        "/last_batch",
+        "/loss_on",
+        "/lr_schedule/kind",
+        "/model/cell",
+        "/model/encoder",
+        "/model/fusion",
+        "/model/graph/activation",
+        "/model/graph/kind",
+        "/model/graph/output",
+        "/model/pooling",
+        "/model/readout",
+        "/optimizer/kind",
+        "/precision",
+        "/shape/timeframes/0/name",
+        "/tuning",
+    ];
+    assert_eq!(words, expected);
+}
+
+/// Adds the pointers of all values below `pointer` that have no values below them.
+fn add_leaves(value: &Value, pointer: String, found: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, value)| add_leaves(value, format!("{pointer}/{name}"), found))
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(k, value)| add_leaves(value, format!("{pointer}/{k}"), found))
+        }
+        _ => found.push(pointer),
+    }
 }
 
 #[test]
