@@ -1,6 +1,4 @@
 //! Made-up data that the benchmarks share: deterministic, and of no meaning.
-#![deny(unsafe_code)]
-
 pub mod full_size;
 // Its tests are chunk-io's.
 #[cfg(not(test))]

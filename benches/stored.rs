@@ -1,7 +1,5 @@
 //! A stored chunk as the reader of chunk-io decodes it. The module is compiled from its source once
 //! more, as chunk-io gives it to nobody.
-#![deny(unsafe_code)]
-
 #[path = "../crates/chunk-io/src/decode/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "not all that the reader calls is measured")]
 mod decode;

@@ -2,7 +2,6 @@
 //! types, PyTorch's memory from `megabatch-torch-pool`, and operations on its tensors from
 //! `megabatch-segment`. The interface that people use is in `python/megabatch`.
 
-#![deny(unsafe_code)]
 #![allow(clippy::needless_pass_by_value, reason = "arguments come out of Python by value")]
 
 mod arrays;

@@ -1,6 +1,5 @@
 //! Instruction sets of the CPU: proof that it has one, and loops compiled for each.
 
-#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(
     unsafe_code,
     reason = "a function compiled for an instruction set may only be called where the processor has it, which is checked first"

@@ -3,7 +3,6 @@
 //!
 //! `cargo run --release -p megabatch-nn-cpu --example multiply_add_peak -- [THREADS]`
 
-#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(
     unsafe_code,
     reason = "instructions beyond the baseline are called where the processor has been asked for them"

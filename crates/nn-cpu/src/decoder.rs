@@ -77,8 +77,8 @@ fn head_backward(
     d_read: &mut [f32],
     gradients: &mut TensorSet,
 ) {
-    match &decoder.head {
-        Some(&Head { weight, bias, .. }) => {
+    match decoder.head {
+        Some(Head { weight, bias, .. }) => {
             let head = Linear { weight, bias };
             linear::backward(head, bf16_isa, parameters, read, d_outputs, d_read, Output::Overwrite, gradients);
         }
@@ -254,8 +254,8 @@ impl Decoding {
             x = pooled;
         }
         let outputs = &mut self.outputs.as_mut_slice()[..outputs_len];
-        match &decoder.head {
-            Some(&Head { weight, bias, .. }) => {
+        match decoder.head {
+            Some(Head { weight, bias, .. }) => {
                 let (head, isa) = (Linear { weight, bias }, self.arithmetic.bf16_isa());
                 linear::forward(head, isa, parameters, x, outputs, Output::Overwrite);
             }

@@ -1,7 +1,5 @@
 //! Edges of a graph: compressed by rows (CSR), by columns (CSC), and from lists of their ends.
 
-#![deny(unsafe_code)]
-
 use std::ops::Range;
 
 use rayon::prelude::*;

@@ -9,10 +9,8 @@
 //! forms: they took 1.1 to 4 times as long on a CPU with AVX-512 (`cargo bench --bench convert`).
 
 #[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code, reason = "calls of vector instructions")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code, reason = "calls of vector instructions")]
 mod avx512;
 
 #[cfg(test)]

@@ -10,7 +10,6 @@
 //! this file and of `cell` are safe: they check that the slices hold what the sizes say and pick
 //! the instruction set; the kernels rely on that.
 
-#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(
     unsafe_code,
     reason = "SIMD kernels take raw pointers; the safe functions in front of them check the bounds first"

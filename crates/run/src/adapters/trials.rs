@@ -21,8 +21,11 @@ const BLOCKS: usize = 64;
 const SAMPLES: usize = 60;
 const TRAINING_SAMPLES: usize = 48;
 
+/// Names of trials, and what each tries.
+type Named<T> = &'static [(&'static str, T)];
+
 /// Runs, each by what is compared.
-const RUNS: &[(&str, fn() -> Config)] = &[
+const RUNS: Named<fn() -> Config> = &[
     ("losses in fp32", || config(Precision::Fp32)),
     ("losses in bf16", || config(Precision::Bf16)),
     ("losses in fp16", || config(Precision::Fp16)),
@@ -31,7 +34,7 @@ const RUNS: &[(&str, fn() -> Config)] = &[
 ];
 
 /// Cases of the memory pool, in small: asserted, and failing with the device's error.
-const POOL: &[(&str, fn(&Device) -> Result<()>)] = &[
+const POOL: Named<fn(&Device) -> Result<()>> = &[
     ("blocks keep their contents", blocks_keep_their_contents),
     ("what was given back is used again", given_back_is_used_again),
     ("a refused request leaves blocks as they were", refused_requests_change_nothing),

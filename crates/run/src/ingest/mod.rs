@@ -34,7 +34,8 @@ pub use megabatch_bars::{
     names_in_context, shared_features,
 };
 pub use recipe::{
-    BarClock, Bins, Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name, symbol_name,
+    BarClock, Bins, Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name,
+    symbol_name,
 };
 pub(crate) use recipe::{Recordings, StreamedRecordings, fit, instruments_of};
 pub use series::ingest;

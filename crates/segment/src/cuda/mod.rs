@@ -10,17 +10,10 @@
 //! Arithmetic is in the order of [`tensor`](crate::tensor): sums, means, products, extrema and
 //! softmax in f32 have its bits. Logarithms and exponentials in f64 are those of CUDA's library.
 
-#![deny(unsafe_code)]
-
-#[allow(unsafe_code, reason = "tensors come as addresses")]
 mod extremum;
-#[allow(unsafe_code, reason = "tensors come as addresses")]
 mod fold;
-#[allow(unsafe_code, reason = "tensors come as addresses")]
 mod gather;
-#[allow(unsafe_code, reason = "tensors come as addresses")]
 mod softmax;
-#[allow(unsafe_code, reason = "tensors come as addresses")]
 mod sort;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,5 @@
 //! Maxima and minima of segments with the rows that they were found in, and the backward pass.
 
-#![deny(unsafe_code)]
-
 use std::marker::PhantomData;
 use std::ops::Range;
 

@@ -1,8 +1,6 @@
 //! Parallel CPU forms: split by outputs, so that no two threads write one number, and none waits
 //! for another.
 
-#![deny(unsafe_code)]
-
 use std::ops::Range;
 
 /// Numbers that a task reads: enough to be worth a thread, few enough to balance the load.

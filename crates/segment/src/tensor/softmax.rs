@@ -1,7 +1,5 @@
 //! Softmax and its logarithm over the rows of each segment, and their backward passes.
 
-#![deny(unsafe_code)]
-
 mod narrow;
 
 use std::ops::Range;

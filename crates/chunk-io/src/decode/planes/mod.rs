@@ -2,7 +2,6 @@
 //! width undone in one pass.
 
 #[cfg(target_arch = "x86_64")]
-#[allow(unsafe_code, reason = "calls of vector instructions")]
 mod avx2;
 mod portable;
 

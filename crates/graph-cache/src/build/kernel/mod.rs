@@ -4,7 +4,6 @@
 //! Only this folder of the builders has unsafe code. The functions of this file are safe: they
 //! check slices against sizes and choose the instruction set; the kernels rely on that.
 
-#![allow(unsafe_code, reason = "instructions of the CPU")]
 #![allow(
     unsafe_code,
     reason = "SIMD kernels take raw pointers; the safe functions of this file check the bounds first"

@@ -144,7 +144,8 @@ mod tests {
 
     #[test]
     fn bins_of_an_exchange_have_the_clock_of_its_files() {
-        let cases: [(Option<&str>, &[Option<&str>], &str); 5] = [
+        type Clocks = &'static [Option<&'static str>];
+        let cases: [(Option<&str>, Clocks, &str); 5] = [
             (None, &[Some("new-york+7")], "new-york+7"),
             (None, &[Some("Asia/Tokyo"), Some("Asia/Tokyo")], "Asia/Tokyo"),
             (Some("Europe/Berlin"), &[Some("Europe/Berlin")], "Europe/Berlin"),
@@ -155,7 +156,7 @@ mod tests {
         for (zone, files, expected) in cases {
             assert_eq!(clock(zone, files).unwrap().to_string(), expected, "{zone:?} {files:?}");
         }
-        let cases: [(&[Option<&str>], &str); 4] = [
+        let cases: [(Clocks, &str); 4] = [
             (&[None], "bins=exchange: the files tell no clock: their times are UTC, or"),
             (&[Some("UTC")], "the files tell no clock"),
             (&[Some("UTC"), Some("Asia/Tokyo")], "times of some files are Asia/Tokyo, and those of others are UTC"),

@@ -2,8 +2,6 @@
 //! for vectors, and computing its exponentials takes longer than all the rest, so that those of
 //! many segments are computed at a time. Arithmetic is that of [`softmax`](super).
 
-#![deny(unsafe_code)]
-
 use super::super::element::{Element, Float, Number};
 use super::super::segments::Output;
 use super::super::shared_rows::SharedRows;

@@ -251,10 +251,10 @@ fn every_field_is_compared() {
 fn add_leaves(value: &Value, pointer: String, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
-            fields.iter().for_each(|(name, value)| add_leaves(value, format!("{pointer}/{name}"), found))
+            fields.iter().for_each(|(name, value)| add_leaves(value, format!("{pointer}/{name}"), found));
         }
         Value::Array(items) => {
-            items.iter().enumerate().for_each(|(k, value)| add_leaves(value, format!("{pointer}/{k}"), found))
+            items.iter().enumerate().for_each(|(k, value)| add_leaves(value, format!("{pointer}/{k}"), found));
         }
         _ => found.push(pointer),
     }
