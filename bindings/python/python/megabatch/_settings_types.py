@@ -486,11 +486,11 @@ class GpuOptimizationSettings(TypedDict, total=False):
     use_amp: bool = False
         Mixed precision in fp16, unless `training.precision` is set.
     use_chunk_loader: bool = True
-        Data that do not fit in memory are loaded in large chunks, and on a GPU all windows, and the edges of their
-        graphs, stay there where they fit; `false`: batch by batch.
+        Data that do not fit in memory are loaded in large chunks. On a GPU all windows, and the edges of their graphs,
+        stay where they fit; else windows pass through it in chunks. `false`: batch by batch.
     chunk_size_gb: Literal["auto"] | float = "auto"
-        Size of such a chunk, in 10^9 bytes; two are in memory. `auto`: half of the memory left by the model, at most
-        three eighths of all memory.
+        Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU. `auto`: half of the memory left by the
+        model, at most three eighths of all memory, or of what the run leaves of a GPU's.
     driver_reserve_gb: Literal["auto"] | float = "auto"
         GPU memory left to the driver, in 10^9 bytes. `auto`: 1 GiB, or an eighth of a smaller GPU's memory.
     num_workers: int = 0
@@ -520,11 +520,11 @@ class GpuOptimizationSettings(TypedDict, total=False):
     use_amp: bool
     """Mixed precision in fp16, unless `training.precision` is set. Default: False."""
     use_chunk_loader: bool
-    """Data that do not fit in memory are loaded in large chunks, and on a GPU all windows, and the edges of their
-    graphs, stay there where they fit; `false`: batch by batch. Default: True."""
+    """Data that do not fit in memory are loaded in large chunks. On a GPU all windows, and the edges of their graphs,
+    stay where they fit; else windows pass through it in chunks. `false`: batch by batch. Default: True."""
     chunk_size_gb: Literal["auto"] | float
-    """Size of such a chunk, in 10^9 bytes; two are in memory. `auto`: half of the memory left by the model, at most
-    three eighths of all memory. Default: "auto"."""
+    """Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU. `auto`: half of the memory left by the
+    model, at most three eighths of all memory, or of what the run leaves of a GPU's. Default: "auto"."""
     driver_reserve_gb: Literal["auto"] | float
     """GPU memory left to the driver, in 10^9 bytes. `auto`: 1 GiB, or an eighth of a smaller GPU's memory. Default:
     "auto"."""

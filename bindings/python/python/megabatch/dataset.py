@@ -608,7 +608,7 @@ def ingest(
     seen = _seen(sources, columns, [*_features.columns_of([], aims), weight_column]) if calls else []
     if calls and features is None:
         stated = "default"
-    names, others = _features.named(stated, columns, own_columns, seen)
+    names, passed = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
         read_by = named.get("zone"), named.get("prices") or "auto", named.get("time") or "open"
@@ -621,7 +621,7 @@ def ingest(
     ends = _features.own_column("label_end", label_end, own_columns)
     named.update({"timeframes": timeframes, "target": aims, "horizon": horizon, "features": names or None})
     named.update({"label-end": ends, "weight": weights, "context": files})
-    named["function-columns"] = others or None
+    named["function-columns"] = passed or None
     keeps = _Temporary() if out is None else None
     file = keeps.path / "series.h5" if keeps else pathlib.Path(out or "").expanduser()
     if not sources.are_frames:
@@ -629,7 +629,7 @@ def ingest(
         named["symbol"] = symbol
         answer = _megabatch.ingest(files, _options({**named, **sides}), file, functions)
         return Dataset(file, _keeps=keeps, _report=_told(answer))
-    read = [*_features.columns_of(names or [], aims), *_features.columns_of(others, None)]
+    read = [*_features.columns_of(names or [], aims), *_features.columns_of(passed, None)]
     if weight_column is not None and weight_column not in read:
         read.append(weight_column)
     end_column = _features.column_name(ends)
