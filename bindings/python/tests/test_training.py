@@ -556,7 +556,7 @@ class Training(InFolder):
         said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=CHILD_SECONDS_MAX)
         lines = [line for line in said.stderr.splitlines() if line.startswith("epoch ")]
         self.assertEqual(len(lines), 2)
-        self.assertRegex(lines[0], r"^epoch 1, step \d+: validation \w+ \S+, the best so far; train \d+/\d+  loss ")
+        self.assertRegex(lines[0], r"^epoch 1, step \d+: validation [\w ()]+ \S+, the best so far; train \d+/\d+  loss ")
         self.assertEqual(said.stdout, "")
 
     def test_a_validation_leaves_the_bar_of_training_as_it_was(self) -> None:
