@@ -86,7 +86,7 @@ fn every_gpu_of_the_driver_is_tried() {
     ] {
         assert_eq!(named(name)["fault"], Value::Null, "{name}");
     }
-    for name in ["training: losses in bf16", "training: losses of two layers"] {
+    for name in ["training: losses in bf16", "training: losses in fp32 of two layers"] {
         assert!(named(name)["fault"].is_string(), "without kernels, {name} cannot work");
     }
     // The synthetic driver of this process has no kernels, and a trial that fails is a problem that
