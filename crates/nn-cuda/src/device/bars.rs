@@ -11,7 +11,7 @@ use megabatch_nn::model::recurrent::RecurrentSizes;
 use megabatch_nn::{Error, Result};
 
 use super::memory_estimate::MemoryEstimate;
-use crate::ops::{Operand, Sequence, TableRows, UploadBatch, ensure_capacity, take_rows};
+use crate::ops::{Operand, Sequence, Table, TableRows, UploadBatch, ensure_capacity, take_rows};
 
 /// A table that stays on the device.
 #[derive(Debug)]
@@ -238,7 +238,7 @@ impl Bars {
             (BarsLocation::Chunk, _) => chunk.expect("the chunk of a batch is on the device"),
             _ => self.batch_bars.values(),
         };
-        let (count, bars) = (self.numbers.len(), self.row_bars());
+        let (table, count, bars) = (Table::Fp32(table), self.numbers.len(), self.row_bars());
         let rows = TableRows { table, rows: &self.rows, count, bars, width: self.sizes.features, stride: self.width() };
         take_rows(&rows, narrow, narrow_start, &mut self.wide)
     }
