@@ -13,7 +13,7 @@ use super::operand::{Operand, TensorSlice};
 pub enum Table<'a> {
     /// In single precision.
     Fp32(&'a Buffer<f32>),
-    /// Bytes of numbers of the type that rows are rounded to, in which rows are as they were.
+    /// Rounded before: bytes of numbers of the type that rows are rounded to.
     Rounded(&'a Buffer<u8>),
 }
 
