@@ -3,6 +3,7 @@
 use megabatch_chunk_io::{ChunkPlan, Residence};
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::Encoder;
+use megabatch_nn_cuda::window_bytes;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{LOCKED_BYTES_MAX, can_keep_graphs, can_keep_windows, windows_in_chunk};
 
@@ -89,8 +90,10 @@ impl TrainingSetup {
             (self.memory_bytes.saturating_sub(taken) as u64).min(LOCKED_BYTES_MAX) / 2
         };
         let set_bytes = self.chunk_bytes_set().unwrap_or(u64::MAX);
-        let chunk_bytes = set_bytes.min(room_bytes as u64 / 2).min(host_bytes);
-        let fitting = (chunk_bytes / sample_bytes).min(samples.len() as u64) as usize;
+        let fitting_host = (set_bytes.min(host_bytes) / sample_bytes).min(samples.len() as u64) as usize;
+        let (shape, precision) = (samples.shape(), self.training.precision);
+        let gpu_bytes: usize = (0..shape.timeframes.len()).map(|k| window_bytes(shape, k, precision)).sum();
+        let fitting = fitting_host.min(room_bytes / 2 / gpu_bytes.max(1));
         let windows = fitting / batch_size * batch_size;
         let chunked = trainer::Config { chunk_windows: Some(windows), ..self.training.clone() };
         if windows < 2 * batch_size || windows_in_chunk(&chunked, samples).is_none() {
