@@ -338,6 +338,7 @@ fn stored_windows_stay_on_a_gpu_that_has_room_for_all_of_them() {
     };
     let bytes = 120 * 20 * 5 * 4;
     assert_eq!(kept(""), json!({ "name": "bars", "bytes": bytes }));
+    assert_eq!(kept("--set training.precision=bf16")["bytes"], bytes / 2);
     assert_eq!(kept("--set gpu_optimization.use_chunk_loader=false")["bytes"], 0);
     assert_eq!(kept("--max-steps 7")["bytes"], 0, "fewer samples than there are");
     // Three quarters of what the run leaves would not hold them.

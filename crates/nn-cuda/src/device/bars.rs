@@ -11,15 +11,16 @@ use megabatch_nn::model::recurrent::RecurrentSizes;
 use megabatch_nn::{Error, Result};
 
 use super::memory_estimate::MemoryEstimate;
-use crate::ops::{Operand, Sequence, TableRows, UploadBatch, ensure_capacity, take_rows};
+use super::stored_windows::round_in_place;
+use crate::ops::{Operand, Sequence, Table, TableRows, UploadBatch, ensure_capacity, take_rows};
 
 /// A table that stays on the device.
 #[derive(Debug)]
 enum ResidentBars {
     /// The bars of a series, [.., F].
     Series(Buffer<f32>),
-    /// Stored windows, [N, T, F].
-    Windows(Buffer<f32>),
+    /// Stored windows, [N, T, F]: bytes of operands.
+    Windows(Buffer<u8>),
 }
 
 /// Table that has the bars of a batch.
@@ -85,12 +86,12 @@ impl Bars {
                 estimate.put("bars", format!("bars of {name}"), series[k] * features * size_of::<f32>(), FORWARD);
             }
             None if batch.kept_windows > 0 => {
-                let bytes = batch.kept_windows * sizes.steps * features * size_of::<f32>();
+                let bytes = batch.kept_windows * sizes.steps * features * size_of::<T>();
                 estimate.put("bars", format!("stored windows of {name}"), bytes, FORWARD);
             }
             None => {
                 if batch.chunk_windows > 0 {
-                    let bytes = 2 * batch.chunk_windows * sizes.steps * features * size_of::<f32>();
+                    let bytes = 2 * batch.chunk_windows * sizes.steps * features * size_of::<T>();
                     estimate.put("bars", format!("two chunks of stored windows of {name}"), bytes, &StepPhase::ALL);
                 }
                 // Validations bring theirs beside chunks.
@@ -115,26 +116,33 @@ impl Bars {
         Ok(())
     }
 
-    /// Takes memory on the device for stored windows, booked on `scope`. [`Bars::put_windows`]
-    /// fills it.
-    pub(super) fn keep_windows(&mut self, scope: &Scope, windows: usize) -> Result<()> {
+    /// Takes memory on the device for stored windows in operands of `T`, booked on `scope`.
+    /// [`Bars::put_windows`] fills it.
+    pub(super) fn keep_windows<T: Operand>(&mut self, scope: &Scope, windows: usize) -> Result<()> {
         if u32::try_from(windows * self.sizes.steps).is_err() {
             let expected = "fewer than 2^32 bars in a timeframe, for a GPU";
             return Err(Error::setting("the number of bars", &"2^32 or more", expected));
         }
         self.resident = None;
-        self.resident = Some(ResidentBars::Windows(Buffer::zeros(scope, windows * self.window_len())?));
+        let bytes = windows * self.window_len() * size_of::<T>();
+        self.resident = Some(ResidentBars::Windows(Buffer::zeros(scope, bytes)?));
         Ok(())
     }
 
-    /// Copies stored windows, [.., T, F], to the place of window `first` and those after it.
+    /// Copies stored windows, [.., T, F], to the place of window `first` and those after it, rounded
+    /// to operands of `T`.
     ///
     /// # Panics
     /// If there is no memory for them.
-    pub(super) fn put_windows(&mut self, first: usize, windows: &[f32]) -> Result<()> {
-        let start = first * self.window_len();
-        let Some(ResidentBars::Windows(values)) = &mut self.resident else { panic!("memory for stored windows") };
-        Ok(values.copy_from_at(start, windows)?)
+    pub(super) fn put_windows<T: Operand>(&mut self, first: usize, windows: &[f32]) -> Result<()> {
+        let start = first * self.window_len() * size_of::<T>();
+        let Some(ResidentBars::Windows(bytes)) = &mut self.resident else { panic!("memory for stored windows") };
+        if T::IS_NARROW {
+            bytes.copy_from_at(start, round_in_place::<T>(&mut windows.to_vec()))?;
+        } else {
+            bytes.copy_from_at(start, bytemuck::cast_slice(windows))?;
+        }
+        Ok(())
     }
 
     pub(super) fn are_kept(&self) -> bool {
@@ -223,7 +231,7 @@ impl Bars {
     }
 
     /// Takes the bars that were found, rounded to `narrow` from element number `narrow_start` on.
-    /// `chunk` is the table of the timeframe in the chunk that is on the device.
+    /// `chunk` is the table of the timeframe in the chunk that is on the device, bytes of operands.
     ///
     /// # Panics
     /// If the batch is of a chunk, and there is none.
@@ -231,12 +239,13 @@ impl Bars {
         &mut self,
         narrow: &mut Buffer<T>,
         narrow_start: usize,
-        chunk: Option<&Buffer<f32>>,
+        chunk: Option<&Buffer<u8>>,
     ) -> Result<()> {
         let table = match (self.location, &self.resident) {
-            (BarsLocation::Resident, Some(ResidentBars::Series(values) | ResidentBars::Windows(values))) => values,
-            (BarsLocation::Chunk, _) => chunk.expect("the chunk of a batch is on the device"),
-            _ => self.batch_bars.values(),
+            (BarsLocation::Resident, Some(ResidentBars::Series(values))) => Table::Fp32(values),
+            (BarsLocation::Resident, Some(ResidentBars::Windows(bytes))) => Table::Rounded(bytes),
+            (BarsLocation::Chunk, _) => Table::Rounded(chunk.expect("the chunk of a batch is on the device")),
+            _ => Table::Fp32(self.batch_bars.values()),
         };
         let (count, bars) = (self.numbers.len(), self.row_bars());
         let rows = TableRows { table, rows: &self.rows, count, bars, width: self.sizes.features, stride: self.width() };

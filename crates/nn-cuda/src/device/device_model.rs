@@ -23,9 +23,9 @@ pub(super) trait DeviceModel: Debug + Send {
     /// Copies the windows of `batch` to the place of window `first` and those after it.
     fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()>;
 
-    /// Takes `chunk`, stored windows of each timeframe, for the batches of its windows, in the
-    /// place of the chunk that it returns. A model over graphs takes none.
-    fn exchange_chunk(&mut self, _chunk: Option<FilledTables<f32>>) -> Option<FilledTables<f32>> {
+    /// Takes `chunk`, stored windows of each timeframe in bytes of operands, for the batches of its
+    /// windows, in the place of the chunk that it returns. A model over graphs takes none.
+    fn exchange_chunk(&mut self, _chunk: Option<FilledTables<u8>>) -> Option<FilledTables<u8>> {
         None
     }
 

@@ -9,8 +9,8 @@ use megabatch_nn::model::Model;
 use super::memory_estimate::MemoryEstimate;
 use super::workspace_cache::WorkspaceCache;
 use crate::ops::{
-    Arithmetic, LossScaling, LossTable, Operand, Output, Predictions, Product, Scratch, TableRows, TensorSlice, Terms,
-    Transpose, UploadBatch, add_column_sums, column_sum_partials_len, loss, loss_partials_len, multiply,
+    Arithmetic, LossScaling, LossTable, Operand, Output, Predictions, Product, Scratch, Table, TableRows, TensorSlice,
+    Terms, Transpose, UploadBatch, add_column_sums, column_sum_partials_len, loss, loss_partials_len, multiply,
     product_partials_len, rows_partials_len, take_rows,
 };
 
@@ -124,8 +124,8 @@ impl<T: Operand> DeviceHead<T> {
 
     /// Packs the weights of `parameters`, and sets the totals of the losses to zero.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        let numbers =
-            TableRows { table: parameters, rows: &self.places, count: self.places.len(), bars: 1, width: 1, stride: 1 };
+        let (table, count) = (Table::Fp32(parameters), self.places.len());
+        let numbers = TableRows { table, rows: &self.places, count, bars: 1, width: 1, stride: 1 };
         take_rows(&numbers, &mut self.weight, 0, &mut self.weight_fp32)?;
         Ok(self.totals.set_zero()?)
     }

@@ -83,7 +83,7 @@ impl<T: Operand> DeviceModel for LstmModel<T> {
         self.lstms.put_windows(first, batch)
     }
 
-    fn exchange_chunk(&mut self, chunk: Option<FilledTables<f32>>) -> Option<FilledTables<f32>> {
+    fn exchange_chunk(&mut self, chunk: Option<FilledTables<u8>>) -> Option<FilledTables<u8>> {
         self.lstms.exchange_chunk(chunk)
     }
 

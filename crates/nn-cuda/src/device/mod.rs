@@ -32,13 +32,14 @@ mod norm;
 mod outputs;
 mod pooling;
 mod predictor;
+mod stored_windows;
 mod top;
 mod weights;
 mod workspace;
 mod workspace_cache;
 
-use megabatch_amp::LossScaler;
 use megabatch_amp::ops::{PendingReport, StepReport, StepSettings};
+use megabatch_amp::{LossScaler, Precision};
 use megabatch_gpu_core::{Captures, Device, FilledTables, VacantTables};
 use megabatch_nn::batch::{BatchView, SeriesView};
 use megabatch_nn::graph::{EdgeForm, Graphs};
@@ -54,6 +55,7 @@ use head::LossInput;
 use model_choice::device_model;
 pub use model_choice::tensors;
 pub use predictor::{InferenceHandle, Trained};
+pub use stored_windows::{round_windows, window_bytes};
 use weights::Resident;
 
 /// Refuses a model that the CUDA engine does not compute, trained or not.
@@ -74,6 +76,8 @@ pub fn check_encoder(model: &ModelConfig) -> Result<()> {
 pub struct Accelerator {
     device: Device,
     device_model: Box<dyn DeviceModel>,
+    /// Precision of the operands.
+    precision: Precision,
     resident: Resident,
     /// Captures of steps and validations, each part of which comes again with the next batch of the
     /// same shape.
@@ -119,6 +123,7 @@ impl Accelerator {
             resident: Resident::new(&scope, model.layout(), config.has_moments)?,
             device: device.clone(),
             device_model,
+            precision: config.precision,
             captures: Captures::default(),
             is_refusal_told: false,
             weights_location: WeightsLocation::Host,
@@ -192,12 +197,14 @@ impl Accelerator {
         self.device_model.put_windows(first, batch)
     }
 
-    /// Memory on the device for a chunk of `windows` stored windows of each timeframe of `shape`.
+    /// Memory on the device for a chunk of `windows` stored windows of each timeframe of `shape`, of
+    /// which it takes the bytes that [`round_windows`] gives.
     ///
     /// # Errors
     /// [`Error::Memory`](megabatch_nn::Error::Memory).
-    pub fn vacant_chunk(&self, shape: &SampleShape, windows: usize) -> Result<VacantTables<f32>> {
-        let lens: Vec<usize> = (0..shape.timeframes.len()).map(|k| windows * shape.window_len(k)).collect();
+    pub fn vacant_chunk(&self, shape: &SampleShape, windows: usize) -> Result<VacantTables<u8>> {
+        let bytes = |k| windows * window_bytes(shape, k, self.precision);
+        let lens: Vec<usize> = (0..shape.timeframes.len()).map(bytes).collect();
         Ok(VacantTables::new(&self.device.scope("gpu/bars"), &lens)?)
     }
 
@@ -205,7 +212,7 @@ impl Accelerator {
     /// chunk that it returns. A model over graphs takes none.
     ///
     /// [`BatchStorage::Chunk`]: megabatch_nn::batch::BatchStorage::Chunk
-    pub fn exchange_chunk(&mut self, chunk: Option<FilledTables<f32>>) -> Option<FilledTables<f32>> {
+    pub fn exchange_chunk(&mut self, chunk: Option<FilledTables<u8>>) -> Option<FilledTables<u8>> {
         self.device_model.exchange_chunk(chunk)
     }
 

@@ -135,7 +135,7 @@ pub use recurrence_states::{Gradients, RecurrenceInputs, States};
 pub use recurrent_weights::RecurrentWeights;
 pub use round::{round_part, round_to};
 pub use scratch::Scratch;
-pub use take_rows::{TableRows, take_rows};
+pub use take_rows::{Table, TableRows, take_rows};
 pub use work_list::{RecurrenceSchedule, Sequence, TileWindows, WorkList};
 
 /// The sources of the kernels, in this folder, without their ending: for a harness that runs them

@@ -2,6 +2,7 @@ use std::fmt::Debug;
 
 use bytemuck::Pod;
 use half::{bf16, f16};
+use megabatch_gpu_core::convert::{f32_to_bf16, f32_to_f16};
 use megabatch_gpu_core::{Buffer, Device};
 
 /// Operand types of products: f32, f16, bf16.
@@ -23,6 +24,13 @@ pub trait Operand: Pod + Debug + Send + Sync + private::Sealed {
 
     /// The nearest number, ties to even.
     fn narrow(value: f32) -> Self;
+
+    /// The nearest number of each of `values`, as [`Operand::narrow`] has it.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    #[doc(hidden)]
+    fn narrow_all(values: &[f32], narrow: &mut [Self]);
 }
 
 /// The elements of a buffer from number `start` on.
@@ -63,7 +71,7 @@ mod private {
 }
 
 macro_rules! operand {
-    ($type:ty, $kept:ty, $suffix:literal, $is_narrow:literal, $widen:expr, $narrow:expr) => {
+    ($type:ty, $kept:ty, $suffix:literal, $is_narrow:literal, $widen:expr, $narrow:expr, $narrow_all:expr) => {
         impl private::Sealed for $type {}
 
         impl Operand for $type {
@@ -78,10 +86,18 @@ macro_rules! operand {
             fn narrow(value: f32) -> Self {
                 $narrow(value)
             }
+
+            fn narrow_all(values: &[f32], narrow: &mut [Self]) {
+                $narrow_all(values, narrow);
+            }
         }
     };
 }
 
-operand!(f32, f32, "f32", false, std::convert::identity, std::convert::identity);
-operand!(f16, f16, "f16", true, f16::to_f32, f16::from_f32);
-operand!(bf16, f16, "bf16", true, bf16::to_f32, bf16::from_f32);
+operand!(f32, f32, "f32", false, std::convert::identity, std::convert::identity, copy);
+operand!(f16, f16, "f16", true, f16::to_f32, f16::from_f32, f32_to_f16);
+operand!(bf16, f16, "bf16", true, bf16::to_f32, bf16::from_f32, f32_to_bf16);
+
+fn copy(values: &[f32], to: &mut [f32]) {
+    to.copy_from_slice(values);
+}

@@ -3,16 +3,49 @@
 #![allow(unsafe_code, reason = "kernels are launched")]
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};
-use megabatch_gpu_core::{Buffer, Device, arguments};
+use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
 
 use super::operand::{Operand, TensorSlice};
 
-/// A table in single precision, and which of its rows are taken.
+/// Numbers of a table.
+#[derive(Clone, Copy, Debug)]
+pub enum Table<'a> {
+    /// In single precision.
+    Fp32(&'a Buffer<f32>),
+    /// Rounded before: bytes of numbers of the type that rows are rounded to.
+    Rounded(&'a Buffer<u8>),
+}
+
+impl Table<'_> {
+    /// Name of the numbers' type in the kernels, for rows that are rounded to `T`.
+    fn suffix<T: Operand>(self) -> &'static str {
+        match self {
+            Table::Fp32(_) => f32::SUFFIX,
+            Table::Rounded(_) => T::SUFFIX,
+        }
+    }
+
+    fn scope(&self) -> &Scope {
+        match self {
+            Table::Fp32(values) => values.scope(),
+            Table::Rounded(bytes) => bytes.scope(),
+        }
+    }
+
+    fn address(&self) -> u64 {
+        match self {
+            Table::Fp32(values) => values.address(),
+            Table::Rounded(bytes) => bytes.address(),
+        }
+    }
+}
+
+/// A table, and which of its rows are taken.
 #[derive(Clone, Copy, Debug)]
 pub struct TableRows<'a> {
     /// `[.., bars, width]`, row-major.
-    pub table: &'a Buffer<f32>,
+    pub table: Table<'a>,
     /// Numbers of the rows; the first `count` are taken.
     pub rows: &'a Buffer<u32>,
     /// Rows that are taken.
@@ -53,7 +86,7 @@ pub fn take_rows<T: Operand>(
     [table.scope(), rows.scope(), narrow.scope()].iter().for_each(|scope| device.assert_beside(scope.device()));
     match &device {
         Device::Cuda(device) => {
-            let name = format!("take_rows_{}", T::SUFFIX);
+            let name = format!("take_rows_{}_{}", table.suffix::<T>(), T::SUFFIX);
             let kernel = Kernel { module: "nn/take_rows", ptx: megabatch_gpu_core::ptx!("take_rows"), name: &name };
             let narrow = TensorSlice { buffer: &*narrow, start }.address();
             let (table, rows, wide) = (table.address(), rows.address(), wide.address());
@@ -70,12 +103,20 @@ pub fn take_rows<T: Operand>(
 
 #[cfg(feature = "conformance")]
 fn cpu<T: Operand>(table_rows: &TableRows<'_>, narrow: &mut [T], wide: &mut [f32]) {
-    let &TableRows { table, rows, count, bars, width, stride } = table_rows;
+    match table_rows.table {
+        Table::Fp32(values) => cpu_from(values.as_slice(), table_rows, narrow, wide),
+        Table::Rounded(bytes) => cpu_from::<T, T>(bytemuck::cast_slice(bytes.as_slice()), table_rows, narrow, wide),
+    }
+}
+
+#[cfg(feature = "conformance")]
+fn cpu_from<From: Operand, T: Operand>(table: &[From], table_rows: &TableRows<'_>, narrow: &mut [T], wide: &mut [f32]) {
+    let &TableRows { rows, count, bars, width, stride, .. } = table_rows;
     let to = narrow.chunks_exact_mut(stride).zip(wide.chunks_exact_mut(stride));
     let taken = rows.as_slice()[..count].iter().flat_map(|&row| (row as usize * bars..).take(bars));
     for (bar, (narrow, wide)) in taken.zip(to) {
-        let from = &table.as_slice()[bar * width..][..width];
-        let padded = from.iter().copied().chain(std::iter::repeat(0.0));
+        let from = &table[bar * width..][..width];
+        let padded = from.iter().map(|from| from.widen()).chain(std::iter::repeat(0.0));
         for ((from, narrow), wide) in padded.zip(narrow).zip(wide) {
             *narrow = T::narrow(from);
             *wide = narrow.widen();
@@ -91,26 +132,31 @@ mod tests {
     use super::super::harness::{HARNESS, noise};
     use super::*;
 
-    fn check<T: Operand>(rows: &[u32], bars: usize, width: usize, stride: usize) {
+    /// Takes rows of the `table` of noise, of numbers of `From`: rounded, and in single precision.
+    fn take<From: Operand, T: Operand>(rows: &[u32], bars: usize, width: usize, stride: usize) -> (Vec<T>, Vec<f32>) {
         let (scope, count) = (Device::cpu().scope("test"), rows.len());
-        let table = Buffer::from_slice(&scope, &noise("table", 9 * bars * width, 3.0)).unwrap();
+        let mut numbers = vec![From::narrow(0.0); 9 * bars * width];
+        From::narrow_all(&noise("table", numbers.len(), 3.0), &mut numbers);
+        let values = Buffer::from_slice(&scope, &numbers.iter().map(|x| x.widen()).collect::<Vec<_>>()).unwrap();
+        let bytes = Buffer::from_slice(&scope, bytemuck::cast_slice(&numbers)).unwrap();
         // What was there is in the way of zeros.
         let mut wide_found = vec![7.0f32; count * bars * stride + 1];
         let mut narrow_found = vec![T::narrow(7.0); wide_found.len()];
         let mut narrow = Buffer::from_slice(&scope, &narrow_found).unwrap();
         let mut wide = Buffer::from_slice(&scope, &wide_found).unwrap();
         let rows = Buffer::from_slice(&scope, rows).unwrap();
-        let table_rows = TableRows { table: &table, rows: &rows, count, bars, width, stride };
+        let table = if From::IS_NARROW { Table::Rounded(&bytes) } else { Table::Fp32(&values) };
+        let table_rows = TableRows { table, rows: &rows, count, bars, width, stride };
         take_rows(&table_rows, &mut narrow, 0, &mut wide).unwrap();
         let taken = rows.as_slice().iter().flat_map(|&row| (row as usize * bars..).take(bars));
         for (k, bar) in taken.enumerate() {
-            let expected = T::narrow(table.as_slice()[bar * width]).widen();
+            let expected = T::narrow(values.as_slice()[bar * width]).widen();
             let found = &wide.as_slice()[k * stride..][..stride];
             assert_eq!(found[0], expected);
             assert!(found[width..].iter().all(|&padding| padding == 0.0), "{found:?}");
         }
         let mut arguments = [
-            Arg::from(table.as_slice()),
+            Arg::from(&numbers[..]),
             Arg::from(rows.as_slice()),
             Arg::from(&mut narrow_found[..]),
             Arg::from(&mut wide_found[..]),
@@ -119,9 +165,19 @@ mod tests {
             Arg::from(width as u64),
             Arg::from(stride as u64),
         ];
-        HARNESS.run(&format!("take_rows_{}", T::SUFFIX), Launch::for_threads(count * bars * stride), &mut arguments);
+        let name = format!("take_rows_{}_{}", From::SUFFIX, T::SUFFIX);
+        HARNESS.run(&name, Launch::for_threads(count * bars * stride), &mut arguments);
         assert_eq!(bytemuck::cast_slice::<T, u8>(&narrow_found), bytemuck::cast_slice::<T, u8>(narrow.as_slice()));
         assert_eq!(wide_found, wide.as_slice());
+        (narrow_found, wide_found)
+    }
+
+    /// A table that was rounded before gives the bits of one in single precision.
+    fn check<T: Operand>(rows: &[u32], bars: usize, width: usize, stride: usize) {
+        let [(narrow, wide), (narrow_before, wide_before)] =
+            [take::<f32, T>(rows, bars, width, stride), take::<T, T>(rows, bars, width, stride)];
+        assert_eq!(bytemuck::cast_slice::<T, u8>(&narrow), bytemuck::cast_slice::<T, u8>(&narrow_before));
+        assert_eq!(wide, wide_before);
     }
 
     #[test]

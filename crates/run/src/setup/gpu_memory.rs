@@ -3,6 +3,7 @@
 use megabatch_chunk_io::{ChunkPlan, Residence};
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::Encoder;
+use megabatch_nn_cuda::window_bytes;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{LOCKED_BYTES_MAX, can_keep_graphs, can_keep_windows, windows_in_chunk};
 
@@ -89,8 +90,10 @@ impl TrainingSetup {
             (self.memory_bytes.saturating_sub(taken) as u64).min(LOCKED_BYTES_MAX) / 2
         };
         let set_bytes = self.chunk_bytes_set().unwrap_or(u64::MAX);
-        let chunk_bytes = set_bytes.min(room_bytes as u64 / 2).min(host_bytes);
-        let fitting = (chunk_bytes / sample_bytes).min(samples.len() as u64) as usize;
+        let fitting_host = (set_bytes.min(host_bytes) / sample_bytes).min(samples.len() as u64) as usize;
+        let (shape, precision) = (samples.shape(), self.training.precision);
+        let gpu_bytes: usize = (0..shape.timeframes.len()).map(|k| window_bytes(shape, k, precision)).sum();
+        let fitting = fitting_host.min(room_bytes / 2 / gpu_bytes.max(1));
         let windows = fitting / batch_size * batch_size;
         let chunked = trainer::Config { chunk_windows: Some(windows), ..self.training.clone() };
         if windows < 2 * batch_size || windows_in_chunk(&chunked, samples).is_none() {
@@ -131,4 +134,56 @@ pub(super) fn hold_for_gpu(
         return Err(format!("data.residency is streamed, and {GPU_NEEDS_SERIES}"));
     }
     data.hold().map_err(|_| format!("{GPU_NEEDS_SERIES}, and it does not fit"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+    use std::path::Path;
+
+    use super::*;
+    use crate::host::Host;
+    use crate::setup::{Intent, Request};
+    use crate::synth::{Layout, SampleOptions, SampleWindows, make_samples};
+
+    /// A plan for a GPU with `bytes` of free memory.
+    fn planned(data: &Path, settings: &[&str], bytes: usize) -> TrainingSetup {
+        let gpu = ["gpu_optimization.batch_size=16", "gpu_optimization.driver_reserve_gb=0.001"];
+        let settings: Vec<String> = gpu
+            .iter()
+            .chain(&["model.hidden=4", "data.purge=0s"])
+            .chain(settings)
+            .map(|&setting| setting.to_owned())
+            .collect();
+        let (config, host) = (Config::load(None, &[], &settings).unwrap(), Host::silent());
+        let (device, memory_bytes) = ("cuda:0", Some(1_000_000 + bytes));
+        let request = Request { data: Some(data), device, memory_bytes, ..Request::new(config, Intent::Plan, &host) };
+        TrainingSetup::open(request).unwrap()
+    }
+
+    #[test]
+    fn chunks_on_a_gpu_have_twice_as_many_windows_in_16_bits() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("windows.h5");
+        let count = |count| NonZeroUsize::new(count).unwrap();
+        let options = SampleOptions {
+            samples: count(300),
+            windows: SampleWindows::Unnamed(count(20)),
+            features: count(5),
+            targets: count(2),
+            layout: Layout::Windows,
+            ..SampleOptions::default()
+        };
+        make_samples(&data, &options).unwrap();
+        for (precision, windows, number_bytes) in [("fp32", 32, 4), ("fp16", 64, 2), ("bf16", 64, 2)] {
+            let precision = format!("training.precision={precision}");
+            let by_batch = planned(&data, &[&precision, "gpu_optimization.use_chunk_loader=false"], 1 << 30);
+            let needed = by_batch.gpu_footprint(&by_batch.training).unwrap().total_bytes();
+            // Two chunks have three quarters of the bytes that are left.
+            let chunked = planned(&data, &[&precision], needed + 40_000);
+            let footprint = chunked.gpu_footprint(&chunked.training).unwrap();
+            assert_eq!(chunked.training.chunk_windows, Some(windows), "{precision}");
+            assert_eq!(footprint.part_bytes("bars"), 2 * windows * 20 * 5 * number_bytes, "{precision}");
+        }
+    }
 }

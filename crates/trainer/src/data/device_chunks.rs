@@ -6,18 +6,20 @@
 //! ```
 //!
 //! A chunk has the windows of its batches one after another, in the order of the schedule. The
-//! reader gathers it in memory that is page-locked, unless it is very large, and copies it to the
-//! device beside the device's work; its batches then bring numbers of windows, targets and weights.
-//! There are two chunks, taken once, never a third.
+//! reader gathers it in memory that is page-locked, unless it is very large, rounds it there to the
+//! run's precision, and copies it to the device beside the device's work; its batches then bring
+//! numbers of windows, targets and weights. There are two chunks, taken once, never a third.
 
 use std::iter::Peekable;
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
+use megabatch_amp::Precision;
 use megabatch_gpu_core::{FilledTables, VacantTables};
 use megabatch_nn::batch::{BatchStorage, BatchView, WindowOffsets};
 use megabatch_nn::model::SampleShape;
+use megabatch_nn_cuda::round_windows;
 
 use crate::data::samples::Batch;
 use crate::error::Result;
@@ -30,7 +32,9 @@ pub const LOCKED_BYTES_MAX: u64 = 8 << 30;
 pub(crate) struct DeviceChunks {
     /// Samples that a chunk has room for.
     pub(crate) samples: usize,
-    pub(crate) tables: [VacantTables<f32>; 2],
+    /// Precision that windows are rounded to.
+    pub(crate) precision: Precision,
+    pub(crate) tables: [VacantTables<u8>; 2],
 }
 
 impl DeviceChunks {
@@ -75,37 +79,43 @@ impl ChunkSamples {
 /// Memory of a chunk that nobody reads.
 pub(crate) struct VacantChunk {
     batch: Batch,
-    tables: VacantTables<f32>,
+    tables: VacantTables<u8>,
 }
 
-/// A chunk on the host, and its windows on the device.
+/// The targets and weights of a chunk on the host, and its windows on the device.
 pub(crate) struct FilledChunk {
     batch: Batch,
     samples: ChunkSamples,
-    tables: FilledTables<f32>,
+    tables: FilledTables<u8>,
 }
 
 impl VacantChunk {
     /// Memory of a chunk: `batch` on the host, and `tables` on the device.
-    pub(crate) fn new(batch: Batch, tables: VacantTables<f32>) -> Self {
+    pub(crate) fn new(batch: Batch, tables: VacantTables<u8>) -> Self {
         VacantChunk { batch, tables }
     }
 
-    fn fill(self, samples: ChunkSamples, gather: &impl Fn(&[usize], &mut Batch) -> Result<()>) -> Result<FilledChunk> {
+    fn fill(
+        self,
+        samples: ChunkSamples,
+        precision: Precision,
+        gather: &impl Fn(&[usize], &mut Batch) -> Result<()>,
+    ) -> Result<FilledChunk> {
         let VacantChunk { mut batch, mut tables } = self;
         gather(&samples.samples, &mut batch)?;
         for k in 0..batch.shape().timeframes.len() {
-            tables.fill(k, batch.view().features(k))?;
+            tables.fill(k, round_windows(precision, batch.features_mut(k)))?;
         }
         Ok(FilledChunk { batch, samples, tables: tables.into_filled() })
     }
 }
 
-/// Sends the chunks of `schedule`, of up to `capacity` samples, which `gather` reads, until the
-/// schedule ends, a chunk cannot be read or nobody listens.
+/// Sends the chunks of `schedule`, of up to `capacity` samples, which `gather` reads, rounded to
+/// `precision`, until the schedule ends, a chunk cannot be read or nobody listens.
 pub(crate) fn read_chunks(
     schedule: impl Iterator<Item = Vec<usize>>,
     capacity: usize,
+    precision: Precision,
     gather: impl Fn(&[usize], &mut Batch) -> Result<()>,
     vacant: &Receiver<VacantChunk>,
     ready: &SyncSender<Result<FilledChunk>>,
@@ -113,7 +123,7 @@ pub(crate) fn read_chunks(
     let mut schedule = schedule.peekable();
     while let Some(samples) = ChunkSamples::next(&mut schedule, capacity) {
         let Ok(chunk) = vacant.recv() else { return };
-        let filled = chunk.fill(samples, &gather);
+        let filled = chunk.fill(samples, precision, &gather);
         let failed = filled.is_err();
         if ready.send(filled).is_err() || failed {
             return;
@@ -147,7 +157,7 @@ impl ChunkFeed {
     /// Where the chunk in use has no further batch and there is another: has `exchange` give its
     /// tables to the device, in the place of those before. They are filled anew after the work
     /// submitted so far.
-    pub(crate) fn turn(&mut self, exchange: impl FnOnce(FilledTables<f32>) -> Option<FilledTables<f32>>) -> Result<()> {
+    pub(crate) fn turn(&mut self, exchange: impl FnOnce(FilledTables<u8>) -> Option<FilledTables<u8>>) -> Result<()> {
         if self.current.as_ref().is_some_and(|(_, samples)| samples.places(self.next).is_some()) {
             return Ok(());
         }

@@ -112,7 +112,7 @@ pub(crate) fn with_chunks<'a, T>(
     schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
     consume: impl FnOnce(&mut BatchFeed<'_>) -> Result<T>,
 ) -> Result<T> {
-    let DeviceChunks { samples, tables } = chunks;
+    let DeviceChunks { samples, precision, tables } = chunks;
     let (give_back, vacant) = sync_channel(2);
     for tables in tables {
         let batch = Batch::new(source.scope, source.samples.shape(), samples)?;
@@ -130,7 +130,7 @@ pub(crate) fn with_chunks<'a, T>(
                 Ok(())
             };
             let vacant = vacant.lock().expect("the reader alone locks it");
-            read_chunks(schedule, samples, gather_chunk, &vacant, &ready);
+            read_chunks(schedule, samples, precision, gather_chunk, &vacant, &ready);
         });
         // As in `with_batches`, gone before the scope waits for the reader.
         consume(&mut BatchFeed::Chunked(ChunkFeed::new(filled, give_back, source.samples.shape())))
@@ -216,7 +216,7 @@ impl BatchFeed<'_> {
     /// of, where it has another, see [`ChunkFeed::turn`]. Other batches bring their windows.
     pub(crate) fn turn_chunk(
         &mut self,
-        exchange: impl FnOnce(FilledTables<f32>) -> Option<FilledTables<f32>>,
+        exchange: impl FnOnce(FilledTables<u8>) -> Option<FilledTables<u8>>,
     ) -> Result<()> {
         match self {
             BatchFeed::Chunked(chunks) => chunks.turn(exchange),

@@ -422,7 +422,7 @@ impl Trainer {
         let (Some(samples), Some(gpu)) = (samples, self.backend.accelerator_mut()) else { return Ok(None) };
         let shape = run.samples.shape();
         let tables = [gpu.vacant_chunk(shape, samples)?, gpu.vacant_chunk(shape, samples)?];
-        Ok(Some(DeviceChunks { samples, tables }))
+        Ok(Some(DeviceChunks { samples, precision: self.config.precision, tables }))
     }
 
     /// Brings the windows of a run to the GPU, if they are to lie there and there is the memory

@@ -82,13 +82,18 @@ fn batches_of_a_chunk_bring_no_windows() {
 #[test]
 fn two_chunks_are_planned_beside_the_batches_of_a_validation() {
     let (samples, train, validation) = (windows(), SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
-    let config = Config { chunk_windows: Some(22), ..config(Precision::Fp32, 1) };
-    let planned = GpuFootprint::new(&config, &samples, &train, &validation, 1).unwrap();
-    let gpu = Device::cpu();
-    trained(&gpu, &config, &samples);
-    let bars = gpu.usage_by_scope().into_iter().find(|(scope, _)| scope == "gpu/bars").unwrap().1;
-    assert_eq!(planned.part_bytes("bars"), bars.allocated_bytes_peak);
-    assert!(gpu.usage().allocated_bytes_peak <= planned.total_bytes());
+    for precision in PRECISIONS {
+        let config = Config { chunk_windows: Some(22), ..config(precision, 1) };
+        let planned = GpuFootprint::new(&config, &samples, &train, &validation, 1).unwrap();
+        let gpu = Device::cpu();
+        trained(&gpu, &config, &samples);
+        let bars = gpu.usage_by_scope().into_iter().find(|(scope, _)| scope == "gpu/bars").unwrap().1;
+        // Numbers of 16 bits take half of the bytes.
+        let numbers: usize = (0..3).map(|k| samples.shape().window_len(k)).sum();
+        let bytes = 2 * 22 * numbers * precision.bytes();
+        assert_eq!([planned.part_bytes("bars"), bars.allocated_bytes_peak], [bytes; 2], "{precision:?}");
+        assert!(gpu.usage().allocated_bytes_peak <= planned.total_bytes());
+    }
 }
 
 #[test]

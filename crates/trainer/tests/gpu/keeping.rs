@@ -174,6 +174,17 @@ fn a_gpu_that_is_too_small_for_graphs_takes_their_edges_batch_by_batch() {
 }
 
 #[test]
+fn windows_that_stay_take_the_bytes_of_the_precision() {
+    for precision in PRECISIONS {
+        let (gpu, samples) = (Device::cpu(), windows());
+        trained(&gpu, &Config { keep_windows: true, ..config(precision, 1) }, &samples);
+        let bars = gpu.usage_by_scope().into_iter().find(|(scope, _)| scope == "gpu/bars").unwrap().1;
+        let numbers: usize = (0..3).map(|k| samples.len() * samples.shape().window_len(k)).sum();
+        assert_eq!(bars.allocated_bytes_peak, numbers * precision.bytes(), "{precision:?}");
+    }
+}
+
+#[test]
 fn batches_bring_no_windows() {
     let (driver, gpu) = with_kernels();
     let copies_of_a_step = |keep_windows| {

@@ -41,8 +41,8 @@ pub(super) struct Lstms<T: Operand> {
     /// Timeframe names.
     names: Vec<String>,
     bars: Vec<Bars>,
-    /// Chunk of stored windows, a table a timeframe.
-    chunk: Option<FilledTables<f32>>,
+    /// Chunk of stored windows, a table of bytes of operands a timeframe.
+    chunk: Option<FilledTables<u8>>,
     /// Bars of all timeframes, rounded, each timeframe's from an element on.
     rows: Buffer<T>,
     row_starts: Vec<usize>,
@@ -162,16 +162,16 @@ impl<T: Operand> Lstms<T> {
 
     /// Takes memory on the device for stored windows of each timeframe.
     pub(super) fn keep_windows(&mut self, windows: usize) -> Result<()> {
-        self.bars.iter_mut().try_for_each(|bars| bars.keep_windows(&self.resident, windows))
+        self.bars.iter_mut().try_for_each(|bars| bars.keep_windows::<T>(&self.resident, windows))
     }
 
     /// Copies the windows of `batch` to the place of window `first` and those after it.
     pub(super) fn put_windows(&mut self, first: usize, batch: &BatchView<'_>) -> Result<()> {
-        self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.put_windows(first, batch.features(k)))
+        self.bars.iter_mut().enumerate().try_for_each(|(k, bars)| bars.put_windows::<T>(first, batch.features(k)))
     }
 
     /// Takes `chunk` for the batches of its windows, in the place of the chunk that it returns.
-    pub(super) fn exchange_chunk(&mut self, chunk: Option<FilledTables<f32>>) -> Option<FilledTables<f32>> {
+    pub(super) fn exchange_chunk(&mut self, chunk: Option<FilledTables<u8>>) -> Option<FilledTables<u8>> {
         std::mem::replace(&mut self.chunk, chunk)
     }
 
