@@ -336,8 +336,7 @@ fn describe(inspection: &Inspection, source: &IngestFacts) -> String {
     }
     text.push_str(&verified(inspection));
     text.push_str("\ndatasets\n");
-    inspection.datasets.iter().take(DATASETS_MAX).for_each(|dataset| text.push_str(&dataset_line(dataset)));
-    text.push_str(&more(inspection.datasets.len(), DATASETS_MAX));
+    inspection.datasets.iter().for_each(|dataset| text.push_str(&dataset_line(dataset)));
     text.push_str(&problems(&inspection.problems, usize::MAX));
     text
 }
@@ -418,8 +417,6 @@ fn columns(columns: &[ColumnStatistics], shown: usize) -> String {
 const COLUMNS_MAX: usize = 12;
 /// Symbols of a file of bars that are printed.
 const SYMBOLS_MAX: usize = 24;
-/// Datasets that are printed where all is.
-const DATASETS_MAX: usize = 24;
 
 /// A line on the number of rows that are left out.
 fn more(rows: usize, shown: usize) -> String {

@@ -427,6 +427,24 @@ fn inspect_tells_a_problem_of_several_tables_once_and_tells_the_problem() {
     assert_eq!(stage.succeeds("inspect series.h5")["problems"].as_array().unwrap().len(), 3);
 }
 
+/// `inspect --all` printed 24 datasets of those that it was said to print.
+#[test]
+fn inspect_prints_each_dataset_where_all_is_asked_for() {
+    let stage = Stage::new();
+    let timeframes = "M1:4,M5:3,M15:2,M30:2,H1:2,H4:2,D1:2";
+    stage.succeeds(&format!("synth series.h5 --samples 200 --timeframes {timeframes} --features 2 --targets 2"));
+    let answer = stage.succeeds("inspect series.h5");
+    let datasets = answer["datasets"].as_array().unwrap();
+    assert!(datasets.len() > 24, "{datasets:?}");
+    let said = format!("`--all` prints all attributes and {} datasets, and ", datasets.len());
+    assert!(stage.said("inspect series.h5").contains(&said));
+    let text = stage.said("inspect series.h5 --all");
+    for dataset in datasets {
+        let path = dataset["path"].as_str().unwrap();
+        assert!(text.contains(&format!("\n  {path} ")), "{path}: {text}");
+    }
+}
+
 /// 1,024 threads on two cores were planned and run without a word.
 #[test]
 fn more_threads_than_cores_are_noted() {
