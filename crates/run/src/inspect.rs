@@ -148,16 +148,17 @@ fn inspect_symbols(file: &Path, options: &ReadOptions, all: bool) -> Result<Comm
         let times = [*first_open_time, *last_close_time].map(utc);
         [symbol.clone(), base.to_string()].into_iter().chain(counts).chain(times).collect()
     };
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(summaries().take(SYMBOLS_MAX).map(row)).collect();
+    let excluded = universe.describe_excluded();
+    // Beside titles, empty lines, the line on those left out, and the sentence at the end.
+    let fitting = LINES_MAX.saturating_sub(excluded.len() + 7);
+    let printed = if all { SYMBOLS_MAX } else { SYMBOLS_MAX.min(fitting) };
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(summaries().take(printed).map(row)).collect();
     let path = file.display();
     let mut text = format!("{path}: bars of {} symbols\n{}", symbols.len(), table(&rows, 0, 0));
-    text.push_str(&more(symbols.len(), SYMBOLS_MAX));
-    if !universe.excluded.is_empty() {
+    text.push_str(&more(symbols.len(), printed));
+    if !excluded.is_empty() {
         text.push_str("\ncannot be used\n");
-        let lines = universe.describe_excluded();
-        let shown = if all { lines.len() } else { ROWS_MAX };
-        lines.iter().take(shown).for_each(|line| text.push_str(&format!("  {line}\n")));
-        text.push_str(&more(lines.len(), shown));
+        excluded.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
     }
     let first = &universe.recordings[0].symbol;
     text.push_str(&format!(

@@ -178,6 +178,24 @@ fn inspect_tells_the_symbols_of_a_file_of_several() {
     assert!(error.contains("context BBX") && error.contains(expected), "{error}");
 }
 
+/// A cut list of symbols that cannot be used ended with the number of its lines that were left out.
+#[test]
+fn inspect_counts_the_symbols_that_cannot_be_used() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 1 --seed 3");
+    let text = stage.text("bars.csv");
+    let rows: Vec<&str> = text.lines().skip(1).take(100).collect();
+    let named = |symbol: usize| rows.iter().map(|row| format!("{row},G{symbol}\n")).collect::<String>();
+    let time = rows[0].split(',').next().unwrap();
+    let bad = |symbol: usize| format!("{time},1,2,1,-1,5,B{symbol}\n");
+    let (usable, unusable) = ((0..30).map(named).collect::<String>(), (0..13).map(bad).collect::<String>());
+    stage.write("all.csv", &format!("time,open,high,low,close,volume,symbol\n{usable}{unusable}"));
+    assert_eq!(stage.succeeds("inspect all.csv")["unusable"].as_array().unwrap().len(), 13);
+    let text = stage.said("inspect all.csv");
+    assert!(text.contains("… and 8 more, which --json lists\n") && text.contains("\n  and 3 more\n"), "{text}");
+    assert!(text.lines().count() <= 40, "{text}");
+}
+
 /// `megabatch inspect FOLDER` said that this is not a file.
 #[test]
 fn inspect_tells_what_is_in_each_file_of_a_folder() {
