@@ -148,16 +148,17 @@ fn inspect_symbols(file: &Path, options: &ReadOptions, all: bool) -> Result<Comm
         let times = [*first_open_time, *last_close_time].map(utc);
         [symbol.clone(), base.to_string()].into_iter().chain(counts).chain(times).collect()
     };
-    let rows: Vec<Vec<String>> = std::iter::once(head).chain(summaries().take(SYMBOLS_MAX).map(row)).collect();
+    let excluded = universe.describe_excluded();
+    // Beside titles, empty lines, the line on those left out, and the sentence at the end.
+    let fitting = LINES_MAX.saturating_sub(excluded.len() + 7);
+    let printed = if all { SYMBOLS_MAX } else { SYMBOLS_MAX.min(fitting) };
+    let rows: Vec<Vec<String>> = std::iter::once(head).chain(summaries().take(printed).map(row)).collect();
     let path = file.display();
     let mut text = format!("{path}: bars of {} symbols\n{}", symbols.len(), table(&rows, 0, 0));
-    text.push_str(&more(symbols.len(), SYMBOLS_MAX));
-    if !universe.excluded.is_empty() {
+    text.push_str(&more(symbols.len(), printed));
+    if !excluded.is_empty() {
         text.push_str("\ncannot be used\n");
-        let lines = universe.describe_excluded();
-        let shown = if all { lines.len() } else { ROWS_MAX };
-        lines.iter().take(shown).for_each(|line| text.push_str(&format!("  {line}\n")));
-        text.push_str(&more(lines.len(), shown));
+        excluded.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
     }
     let first = &universe.recordings[0].symbol;
     text.push_str(&format!(
@@ -336,8 +337,7 @@ fn describe(inspection: &Inspection, source: &IngestFacts) -> String {
     }
     text.push_str(&verified(inspection));
     text.push_str("\ndatasets\n");
-    inspection.datasets.iter().take(DATASETS_MAX).for_each(|dataset| text.push_str(&dataset_line(dataset)));
-    text.push_str(&more(inspection.datasets.len(), DATASETS_MAX));
+    inspection.datasets.iter().for_each(|dataset| text.push_str(&dataset_line(dataset)));
     text.push_str(&problems(&inspection.problems, usize::MAX));
     text
 }
@@ -418,8 +418,6 @@ fn columns(columns: &[ColumnStatistics], shown: usize) -> String {
 const COLUMNS_MAX: usize = 12;
 /// Symbols of a file of bars that are printed.
 const SYMBOLS_MAX: usize = 24;
-/// Datasets that are printed where all is.
-const DATASETS_MAX: usize = 24;
 
 /// A line on the number of rows that are left out.
 fn more(rows: usize, shown: usize) -> String {

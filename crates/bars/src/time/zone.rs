@@ -151,10 +151,10 @@ impl FromStr for Zone {
     type Err = UnknownName;
 
     /// Reads `UTC`, an offset such as `+02:00`, an IANA name such as `America/New_York`, or a
-    /// number of hours ahead of or behind the clock of a city or of an IANA name, changes of
-    /// daylight saving included. `new-york+7` is the clock of MetaTrader brokers, on which the
-    /// trading day ends at midnight; `london-5` is that of HistData's files since 2019;
-    /// `America/Chicago+7` is `chicago+7`.
+    /// number of hours ahead of or behind the clock of a city or of an IANA name that is no
+    /// abbreviation, changes of daylight saving included. `new-york+7` is the clock of MetaTrader
+    /// brokers, on which the trading day ends at midnight; `london-5` is that of HistData's files
+    /// since 2019; `America/Chicago+7` is `chicago+7`.
     fn from_str(name: &str) -> Result<Self, UnknownName> {
         if name.eq_ignore_ascii_case("utc") || name.eq_ignore_ascii_case("z") {
             return Ok(Zone::utc());
@@ -238,6 +238,9 @@ fn is_same_clock(one: &TimeZone, other: &TimeZone) -> bool {
 /// No clock is further from another.
 const HOURS_MAX: i64 = 14;
 
+/// Length of names such as `EST` and `CET`. No city has a shorter name than four letters.
+const ABBREVIATION_LEN_MAX: usize = 3;
+
 /// The clock of a name such as `new-york+7`, `America/Chicago-1` or `UTC+2`. It is named by the
 /// city where that is enough.
 fn shifted(name: &str) -> Option<Zone> {
@@ -247,8 +250,9 @@ fn shifted(name: &str) -> Option<Zone> {
     if place == "utc" {
         return format!("{ahead:+03}:00").parse().ok();
     }
-    // Etc/GMT+5 is a name, and its clock is behind.
-    if place.starts_with("etc/") || place.starts_with("gmt") {
+    // Etc/GMT+5 is a name, and its clock is behind. EST+5 is so, too, by POSIX, while traders say
+    // EST+7 and mean New York's clock, which is moved in summer.
+    if place.starts_with("etc/") || place.starts_with("gmt") || place.len() <= ABBREVIATION_LEN_MAX {
         return None;
     }
     let rules = city_zone(&place).or_else(|| TimeZone::get(&place).ok())?;
@@ -365,8 +369,8 @@ mod tests {
     #[test]
     fn unknown_zones_are_refused() {
         let unknown = ["", "EURUSD", "+25:00", "02:00", "New York", "london", "london5", "new-york+15", "london+x"];
-        // Whose cities are none, and whose signs would mean the reverse.
-        for name in unknown.into_iter().chain(["central+7", "nowhere+1", "GMT+2", "Etc/GMT+13"]) {
+        // Whose cities are none, and whose signs may mean the reverse.
+        for name in unknown.into_iter().chain(["central+7", "nowhere+1", "GMT+2", "Etc/GMT+13", "EST+7", "cet-1"]) {
             assert!(name.parse::<Zone>().is_err(), "{name:?}");
         }
     }

@@ -178,6 +178,24 @@ fn inspect_tells_the_symbols_of_a_file_of_several() {
     assert!(error.contains("context BBX") && error.contains(expected), "{error}");
 }
 
+/// A cut list of symbols that cannot be used ended with the number of its lines that were left out.
+#[test]
+fn inspect_counts_the_symbols_that_cannot_be_used() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 1 --seed 3");
+    let text = stage.text("bars.csv");
+    let rows: Vec<&str> = text.lines().skip(1).take(100).collect();
+    let named = |symbol: usize| rows.iter().map(|row| format!("{row},G{symbol}\n")).collect::<String>();
+    let time = rows[0].split(',').next().unwrap();
+    let bad = |symbol: usize| format!("{time},1,2,1,-1,5,B{symbol}\n");
+    let (usable, unusable) = ((0..30).map(named).collect::<String>(), (0..13).map(bad).collect::<String>());
+    stage.write("all.csv", &format!("time,open,high,low,close,volume,symbol\n{usable}{unusable}"));
+    assert_eq!(stage.succeeds("inspect all.csv")["unusable"].as_array().unwrap().len(), 13);
+    let text = stage.said("inspect all.csv");
+    assert!(text.contains("… and 8 more, which --json lists\n") && text.contains("\n  and 3 more\n"), "{text}");
+    assert!(text.lines().count() <= 40, "{text}");
+}
+
 /// `megabatch inspect FOLDER` said that this is not a file.
 #[test]
 fn inspect_tells_what_is_in_each_file_of_a_folder() {
@@ -425,6 +443,24 @@ fn inspect_tells_a_problem_of_several_tables_once_and_tells_the_problem() {
         text.lines().count()
     );
     assert_eq!(stage.succeeds("inspect series.h5")["problems"].as_array().unwrap().len(), 3);
+}
+
+/// `inspect --all` printed 24 datasets of those that it was said to print.
+#[test]
+fn inspect_prints_each_dataset_where_all_is_asked_for() {
+    let stage = Stage::new();
+    let timeframes = "M1:4,M5:3,M15:2,M30:2,H1:2,H4:2,D1:2";
+    stage.succeeds(&format!("synth series.h5 --samples 200 --timeframes {timeframes} --features 2 --targets 2"));
+    let answer = stage.succeeds("inspect series.h5");
+    let datasets = answer["datasets"].as_array().unwrap();
+    assert!(datasets.len() > 24, "{datasets:?}");
+    let said = format!("`--all` prints all attributes and {} datasets, and ", datasets.len());
+    assert!(stage.said("inspect series.h5").contains(&said));
+    let text = stage.said("inspect series.h5 --all");
+    for dataset in datasets {
+        let path = dataset["path"].as_str().unwrap();
+        assert!(text.contains(&format!("\n  {path} ")), "{path}: {text}");
+    }
 }
 
 /// 1,024 threads on two cores were planned and run without a word.

@@ -50,7 +50,8 @@ fn tells(file: &Path, symbol: &str) -> bool {
     let is_stated = |name: &String| likely_symbol(name, &stated).is_some();
     let is_in_name = match named_symbol(file) {
         Some(name) => is_stated(&name),
-        None => has_word(&file.file_name().unwrap_or_default().to_string_lossy(), symbol),
+        // Its ending is no symbol, though `TXT` is that of a share.
+        None => has_word(&file.file_stem().unwrap_or_default().to_string_lossy(), symbol),
     };
     is_in_name || symbols_in_file(file).iter().any(is_stated)
 }
@@ -85,16 +86,28 @@ mod tests {
             ("GBPUSDm.csv", rows(&[])),
             ("all.csv", rows(&["T", "EURUSD", "T"])),
             ("one.csv", rows(&["MSFT", "MSFT"])),
+            ("txt.us.txt", rows(&[])),
+            ("wide.txt", rows(&[])),
         ] {
             fs::write(folder.path().join(name), text).unwrap();
         }
-        let all = ["AAPL_2018.csv", "DA-T-T-2018.csv", "EURUSD_2018.csv", "GBPUSDm.csv", "all.csv", "one.csv"];
+        let all = [
+            "AAPL_2018.csv",
+            "DA-T-T-2018.csv",
+            "EURUSD_2018.csv",
+            "GBPUSDm.csv",
+            "all.csv",
+            "one.csv",
+            "txt.us.txt",
+            "wide.txt",
+        ];
         for (symbol, expected) in [
             (Some("EURUSD"), &["EURUSD_2018.csv", "all.csv"][..]),
             (Some("gbpusd"), &["GBPUSDm.csv"]),
             (Some("T"), &["DA-T-T-2018.csv", "all.csv"]),
             (Some("aapl"), &["AAPL_2018.csv"]),
             (Some("MSFT"), &["one.csv"]),
+            (Some("TXT"), &["txt.us.txt"]),
             (Some("USDJPY"), &all),
             (None, &all),
         ] {
