@@ -40,19 +40,19 @@ pub(crate) struct Phase {
 impl MemoryPlan {
     pub(super) fn new(setup: &TrainingSetup, data_bytes: usize, training: Footprint) -> Result<Self> {
         let total_bytes = data_bytes + training.total_bytes();
+        let (counted, validated) = (setup.beside_data(&setup.training), setup.split.validation.len());
         // A validation comes on top of training, with batches of its own.
-        let validates = !setup.split.validation.is_empty();
-        let validation_bytes = if validates { training.batches_bytes / 2 } else { 0 };
+        let validation_bytes = training.validation_bytes(&counted, validated);
         let mut phases = vec![
             Phase { name: "loading", bytes: data_bytes },
             Phase { name: "training", bytes: total_bytes - validation_bytes },
         ];
-        if validates {
+        if validated > 0 {
             phases.push(Phase { name: "validation", bytes: total_bytes });
         }
         let samples = setup.data.samples();
         let largest = samples.graphs().map(Graphs::largest);
-        let tensors = training.tensors(&setup.training, samples.shape(), largest, setup.split.validation.len())?;
+        let tensors = training.tensors(&counted, samples.shape(), largest, validated)?;
         let step_phases = step_phases(&tensors);
         let available_bytes = setup.memory_bytes;
         let reserved_bytes = reserved(&data_blocks(setup, data_bytes)?, &training, &tensors);
