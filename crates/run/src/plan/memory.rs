@@ -249,12 +249,12 @@ pub(crate) fn advise_smaller_model(setup: &TrainingSetup, error: Error) -> Error
 }
 
 /// The largest model, of halved widths, with which a run takes at most `free` bytes beside the
-/// data, one sample at a time.
+/// data, one sample at a time and without chunks on a GPU.
 fn smaller_model(setup: &TrainingSetup, free: usize) -> Option<usize> {
     let halved = std::iter::successors(Some(setup.training.model.hidden / 2), |hidden| Some(hidden / 2));
     halved.take_while(|&hidden| hidden > 0).find(|&hidden| {
         let model = megabatch_nn::model::ModelConfig { hidden, ..setup.training.model };
-        let training = trainer::Config { model, batch_size: 1, ..setup.training.clone() };
+        let training = trainer::Config { model, batch_size: 1, chunk_windows: None, ..setup.training.clone() };
         setup.footprint(&training).is_ok_and(|footprint| footprint.total_bytes() <= free)
     })
 }

@@ -142,8 +142,9 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
+    use crate::error::Error;
     use crate::host::Host;
-    use crate::plan::Plan;
+    use crate::plan::{Plan, advise_smaller_model};
     use crate::setup::{Intent, Request};
     use crate::synth::{Layout, SampleOptions, SampleWindows, make_samples};
 
@@ -226,5 +227,24 @@ mod tests {
             ..resident
         });
         check(&setup, 16);
+    }
+
+    /// Chunks, which a run that is short of memory gives up first, were counted with each model.
+    #[test]
+    fn a_smaller_model_is_one_that_fits_without_chunks() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = make_windows(folder.path());
+        let by_batch = planned(&data, &["gpu_optimization.use_chunk_loader=false"], 1 << 30);
+        let needed = by_batch.gpu_footprint(&by_batch.training).unwrap().total_bytes();
+        let setup = planned(&data, &[], needed + 40_000);
+        assert!(setup.training.chunk_windows.is_some());
+        let mut smaller = trainer::Config { batch_size: 1, chunk_windows: None, ..setup.training.clone() };
+        smaller.model.hidden = 2;
+        let free = setup.footprint(&smaller).unwrap().total_bytes();
+        setup.device.set_budget_bytes(Some(setup.device.usage().allocated_bytes + free));
+        let source = Box::new(trainer::Error::SampleOutOfRange { sample: 0, len: 0 });
+        let shortage = trainer::Error::CannotReduceFurther { step: 1, batch_size: 1, source };
+        let message = advise_smaller_model(&setup, Error::from(shortage)).exact_message();
+        assert!(message.contains("model.hidden=2 would fit"), "{message}");
     }
 }
