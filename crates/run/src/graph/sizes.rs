@@ -3,6 +3,7 @@
 use megabatch_graph_cache::GraphFile;
 use serde_json::{Value, json};
 
+use crate::text::number::grouped;
 use crate::text::plural;
 
 /// Least, mean and largest.
@@ -26,7 +27,10 @@ impl Range {
     pub(super) fn words(&self, what: &str) -> String {
         match self.min == self.max {
             true => plural(self.min, what),
-            false => format!("{} to {} {what}s, {:.1} on average", self.min, self.max, self.mean),
+            false => {
+                let (min, max) = (grouped(self.min as u64), grouped(self.max as u64));
+                format!("{min} to {max} {what}s, {:.1} on average", self.mean)
+            }
         }
     }
 
@@ -39,4 +43,17 @@ impl Range {
 pub(super) fn sizes(file: &GraphFile) -> (Range, Range) {
     let sizes = (0..file.len()).map(|index| file.size(index));
     (Range::from_values(sizes.clone().map(|size| size.0)), Range::from_values(sizes.map(|size| size.1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_in_one_number_and_in_two() {
+        let words = |values: &[usize]| Range::from_values(values.iter().copied()).words("node");
+        assert_eq!(words(&[2, 9]), "2 to 9 nodes, 5.5 on average");
+        assert_eq!(words(&[1_000, 20_000]), "1,000 to 20,000 nodes, 10500.0 on average");
+        assert_eq!((words(&[20_000]), words(&[])), ("20,000 nodes".to_owned(), "0 nodes".to_owned()));
+    }
 }

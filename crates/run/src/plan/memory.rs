@@ -40,19 +40,19 @@ pub(crate) struct Phase {
 impl MemoryPlan {
     pub(super) fn new(setup: &TrainingSetup, data_bytes: usize, training: Footprint) -> Result<Self> {
         let total_bytes = data_bytes + training.total_bytes();
+        let (counted, validated) = (setup.beside_data(&setup.training), setup.split.validation.len());
         // A validation comes on top of training, with batches of its own.
-        let validates = !setup.split.validation.is_empty();
-        let validation_bytes = if validates { training.batches_bytes / 2 } else { 0 };
+        let validation_bytes = training.validation_bytes(&counted, validated);
         let mut phases = vec![
             Phase { name: "loading", bytes: data_bytes },
             Phase { name: "training", bytes: total_bytes - validation_bytes },
         ];
-        if validates {
+        if validated > 0 {
             phases.push(Phase { name: "validation", bytes: total_bytes });
         }
         let samples = setup.data.samples();
         let largest = samples.graphs().map(Graphs::largest);
-        let tensors = training.tensors(&setup.training, samples.shape(), largest, setup.split.validation.len())?;
+        let tensors = training.tensors(&counted, samples.shape(), largest, validated)?;
         let step_phases = step_phases(&tensors);
         let available_bytes = setup.memory_bytes;
         let reserved_bytes = reserved(&data_blocks(setup, data_bytes)?, &training, &tensors);
@@ -249,12 +249,12 @@ pub(crate) fn advise_smaller_model(setup: &TrainingSetup, error: Error) -> Error
 }
 
 /// The largest model, of halved widths, with which a run takes at most `free` bytes beside the
-/// data, one sample at a time.
+/// data, one sample at a time and without chunks on a GPU.
 fn smaller_model(setup: &TrainingSetup, free: usize) -> Option<usize> {
     let halved = std::iter::successors(Some(setup.training.model.hidden / 2), |hidden| Some(hidden / 2));
     halved.take_while(|&hidden| hidden > 0).find(|&hidden| {
         let model = megabatch_nn::model::ModelConfig { hidden, ..setup.training.model };
-        let training = trainer::Config { model, batch_size: 1, ..setup.training.clone() };
+        let training = trainer::Config { model, batch_size: 1, chunk_windows: None, ..setup.training.clone() };
         setup.footprint(&training).is_ok_and(|footprint| footprint.total_bytes() <= free)
     })
 }

@@ -139,12 +139,30 @@ pub(super) fn hold_for_gpu(
 #[cfg(test)]
 mod tests {
     use std::num::NonZeroUsize;
-    use std::path::Path;
+    use std::path::{Path, PathBuf};
 
     use super::*;
+    use crate::error::Error;
     use crate::host::Host;
+    use crate::plan::{Plan, advise_smaller_model};
     use crate::setup::{Intent, Request};
     use crate::synth::{Layout, SampleOptions, SampleWindows, make_samples};
+
+    /// Three hundred windows of 20 bars of 5 features, with 2 targets each, in `folder`.
+    fn make_windows(folder: &Path) -> PathBuf {
+        let data = folder.join("windows.h5");
+        let count = |count| NonZeroUsize::new(count).unwrap();
+        let options = SampleOptions {
+            samples: count(300),
+            windows: SampleWindows::Unnamed(count(20)),
+            features: count(5),
+            targets: count(2),
+            layout: Layout::Windows,
+            ..SampleOptions::default()
+        };
+        make_samples(&data, &options).unwrap();
+        data
+    }
 
     /// A plan for a GPU with `bytes` of free memory.
     fn planned(data: &Path, settings: &[&str], bytes: usize) -> TrainingSetup {
@@ -164,17 +182,7 @@ mod tests {
     #[test]
     fn chunks_on_a_gpu_have_twice_as_many_windows_in_16_bits() {
         let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("windows.h5");
-        let count = |count| NonZeroUsize::new(count).unwrap();
-        let options = SampleOptions {
-            samples: count(300),
-            windows: SampleWindows::Unnamed(count(20)),
-            features: count(5),
-            targets: count(2),
-            layout: Layout::Windows,
-            ..SampleOptions::default()
-        };
-        make_samples(&data, &options).unwrap();
+        let data = make_windows(folder.path());
         for (precision, windows, number_bytes) in [("fp32", 32, 4), ("fp16", 64, 2), ("bf16", 64, 2)] {
             let precision = format!("training.precision={precision}");
             let by_batch = planned(&data, &[&precision, "gpu_optimization.use_chunk_loader=false"], 1 << 30);
@@ -185,5 +193,58 @@ mod tests {
             assert_eq!(chunked.training.chunk_windows, Some(windows), "{precision}");
             assert_eq!(footprint.part_bytes("bars"), 2 * windows * 20 * 5 * number_bytes, "{precision}");
         }
+    }
+
+    /// Loaded chunks, whose place those of a GPU take, were among the tensors too, and half of the
+    /// chunks on a GPU was a validation's.
+    #[test]
+    fn a_plan_has_chunks_once_and_batches_of_a_validation_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = make_windows(folder.path());
+        let fp32 = "training.precision=fp32";
+        let by_batch = planned(&data, &[fp32, "gpu_optimization.use_chunk_loader=false"], 1 << 30);
+        let needed = by_batch.gpu_footprint(&by_batch.training).unwrap().total_bytes();
+        let mut setup = planned(&data, &[fp32], needed + 40_000);
+        let sample_bytes: usize = (20 * 5 + 2) * 4;
+        let check = |setup: &TrainingSetup, step_samples: usize| {
+            let memory = Plan::new(setup).unwrap().memory;
+            assert_eq!(memory.training.batches_bytes, 2 * (step_samples + 16) * sample_bytes);
+            let tensor_bytes: usize = memory.tensors.iter().map(|tensor| tensor.bytes).sum();
+            assert_eq!(tensor_bytes, memory.training.total_bytes(), "each tensor is listed, and once");
+            assert_eq!(memory.phases[1].bytes, memory.total_bytes - 2 * 16 * sample_bytes);
+        };
+        check(&setup, 32);
+
+        // As where memory does not hold the windows.
+        let resident = setup.chunks.clone().unwrap();
+        let chunk_bytes = 32 * sample_bytes as u64;
+        setup.chunks = Ok(ChunkPlan {
+            residence: Residence::Chunked,
+            samples_per_chunk: 32,
+            chunks: 10,
+            chunk_bytes,
+            data_bytes: 2 * chunk_bytes,
+            ..resident
+        });
+        check(&setup, 16);
+    }
+
+    /// Chunks, which a run that is short of memory gives up first, were counted with each model.
+    #[test]
+    fn a_smaller_model_is_one_that_fits_without_chunks() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = make_windows(folder.path());
+        let by_batch = planned(&data, &["gpu_optimization.use_chunk_loader=false"], 1 << 30);
+        let needed = by_batch.gpu_footprint(&by_batch.training).unwrap().total_bytes();
+        let setup = planned(&data, &[], needed + 40_000);
+        assert!(setup.training.chunk_windows.is_some());
+        let mut smaller = trainer::Config { batch_size: 1, chunk_windows: None, ..setup.training.clone() };
+        smaller.model.hidden = 2;
+        let free = setup.footprint(&smaller).unwrap().total_bytes();
+        setup.device.set_budget_bytes(Some(setup.device.usage().allocated_bytes + free));
+        let source = Box::new(trainer::Error::SampleOutOfRange { sample: 0, len: 0 });
+        let shortage = trainer::Error::CannotReduceFurther { step: 1, batch_size: 1, source };
+        let message = advise_smaller_model(&setup, Error::from(shortage)).exact_message();
+        assert!(message.contains("model.hidden=2 would fit"), "{message}");
     }
 }

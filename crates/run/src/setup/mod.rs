@@ -252,12 +252,16 @@ impl TrainingSetup {
         }
     }
 
+    /// `training` as it counts beside the data. Chunks of a GPU take the place of those that are
+    /// loaded, which are counted as data.
+    pub(crate) fn beside_data(&self, training: &trainer::Config) -> trainer::Config {
+        let loads_chunks = self.chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Chunked);
+        trainer::Config { chunk_windows: training.chunk_windows.filter(|_| !loads_chunks), ..training.clone() }
+    }
+
     /// Bytes that `training` takes beside the data.
     pub(crate) fn footprint(&self, training: &trainer::Config) -> Result<Footprint> {
-        let loads_chunks = self.chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Chunked);
-        // Chunks of a GPU take the place of those that are loaded, which are counted as data.
-        let chunk_windows = training.chunk_windows.filter(|_| !loads_chunks);
-        let counted = trainer::Config { chunk_windows, ..training.clone() };
+        let counted = self.beside_data(training);
         let footprint = footprint(self.data.samples(), &self.split, &counted, self.carried.as_ref())?;
         if self.ranks < 2 {
             return Ok(footprint);

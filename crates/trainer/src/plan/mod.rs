@@ -229,6 +229,14 @@ impl Footprint {
         Footprint { gradients_bytes: self.gradients_bytes + held, ..self }
     }
 
+    /// Bytes of the batches of a validation of `validated` samples or graphs, for the configuration
+    /// of this footprint. They are a part of [`Footprint::batches_bytes`].
+    pub fn validation_bytes(&self, config: &Config, validated: usize) -> usize {
+        let HeldBatches { step, validation, .. } = HeldBatches::new(config, validated);
+        // Where something is validated, no sample is counted ahead.
+        self.batches_bytes / (step + validation).max(1) * validation
+    }
+
     /// Sum of all parts.
     pub fn total_bytes(&self) -> usize {
         self.parameters_bytes
