@@ -414,12 +414,10 @@ impl Trainer {
     }
 
     /// Memory of two chunks on the GPU, if the windows of a run are to pass through it in chunks.
-    fn device_chunks(&mut self, run: &Run<'_>) -> Result<Option<DeviceChunks>> {
-        // A run that ended in an error left one.
-        self.backend.release_chunk();
+    fn device_chunks(&self, run: &Run<'_>) -> Result<Option<DeviceChunks>> {
         let may_pass = self.fallback.limits().chunk_windows;
         let samples = windows_in_chunk(&self.config, run.samples).filter(|_| may_pass);
-        let (Some(samples), Some(gpu)) = (samples, self.backend.accelerator_mut()) else { return Ok(None) };
+        let (Some(samples), Some(gpu)) = (samples, self.backend.accelerator()) else { return Ok(None) };
         let shape = run.samples.shape();
         let tables = [gpu.vacant_chunk(shape, samples)?, gpu.vacant_chunk(shape, samples)?];
         Ok(Some(DeviceChunks { samples, precision: self.config.precision, tables }))

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::keeping::{trained, wide};
 use crate::weighted::Weighted;
-use crate::{PRECISIONS, config, losses_and_cuts, on_gpu, whole, windows, with_kernels};
+use crate::{PRECISIONS, bits, config, losses_and_cuts, on_gpu, train, train_until, whole, windows, with_kernels};
 
 fn check(gpu: &Device, config: &Config, chunk_windows: usize, samples: &dyn Samples) {
     let [in_chunks, batch_by_batch] = [Some(chunk_windows), None]
@@ -111,4 +111,27 @@ fn a_gpu_that_is_too_small_for_chunks_goes_on_batch_by_batch() {
     let told = |cut: &ShortageEvent| (cut.releases_windows, cut.batch_size);
     let (losses, cuts) = losses_and_cuts(&mut on_gpu(&gpu, &config), &run, told);
     assert_eq!((cuts, losses), (vec![(true, 11)], expected.1));
+}
+
+#[test]
+fn a_run_that_ends_amid_its_chunks_gives_their_memory_back_and_goes_on() {
+    let (driver, gpu) = with_kernels();
+    let (samples, config) = (windows(), Config { chunk_windows: Some(22), ..config(Precision::Bf16, 1) });
+    let (expected, _, _) = trained(&gpu, &config, &samples);
+    let chunk_bytes = || {
+        let bars = gpu.usage_by_scope().into_iter().find(|(scope, _)| scope == "gpu/bars").unwrap().1;
+        bars.allocated_bytes
+    };
+    let mut trainer = on_gpu(&gpu, &config);
+    let (steps, _, _) = train_until(&mut trainer, &samples, None, 3);
+    assert_eq!((steps.len(), chunk_bytes()), (3, 0));
+    // CUDA_ERROR_LAUNCH_FAILED, once: the copy of the first chunk.
+    driver.fail("cuEventSynchronize", 1, 719);
+    let (train_on, validation) = (SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
+    let run = Run { samples: &samples, train: &train_on, validation: &validation, checkpoints: None };
+    let error = trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(error.to_string().contains("cuEventSynchronize"), "{error}");
+    assert_eq!(chunk_bytes(), 0);
+    assert_eq!(train(&mut trainer, &samples, None).0.len(), 5);
+    assert!(bits(&trainer) == expected, "weights of a run that was not interrupted");
 }

@@ -167,6 +167,26 @@ fn ranks_of_which_one_keeps_its_series_cut_batches_together() {
     assert_close("losses in smaller batches", &told[0].losses, &expected[0].losses, tolerance(&base));
 }
 
+/// Each GPU has memory for chunks of its own size, or for none.
+#[test]
+fn ranks_with_chunks_of_several_sizes_have_the_bits_of_ranks_without() {
+    let (samples, base) = (windows(), shared(&config(Precision::Bf16, 1)));
+    let train_with = |gpu: &Device, chunks: [Option<usize>; 2]| -> Vec<Told> {
+        let told = ThreadPeers::run(2, &Faults::default(), |peers| {
+            let config = Config { chunk_windows: chunks[peers.rank()], ..base.clone() };
+            Ok::<_, ()>(train_one(gpu, &config, &samples, Some(peers), None))
+        });
+        told.into_iter().map(Result::unwrap).collect()
+    };
+    let (_driver, gpu) = with_kernels();
+    for gpu in [gpu, Device::cpu()] {
+        let expected = train_with(&gpu, [None, None]);
+        for chunks in [[Some(40), Some(100)], [None, Some(40)]] {
+            assert_eq!(train_with(&gpu, chunks), expected, "{chunks:?}");
+        }
+    }
+}
+
 #[test]
 fn ranks_that_are_left_go_on() {
     let (gpu, samples) = (|| Device::cpu(), windows());

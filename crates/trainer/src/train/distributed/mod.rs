@@ -263,8 +263,9 @@ impl Trainer {
             ("relay".to_owned(), format!("{:?}", self.process_group.as_ref().map(|process_group| process_group.relay))),
         ];
         for (name, value) in settings.as_object().expect("settings are a struct") {
-            // Threads and what stays on a GPU are each machine's own, and change nothing.
-            if name != "threads" && !name.starts_with("keep_") {
+            // Threads and what lies on a GPU are each machine's own, and change nothing.
+            let is_own = ["threads", "chunk_windows"].contains(&name.as_str()) || name.starts_with("keep_");
+            if !is_own {
                 facts.push((format!("`{name}`"), value.to_string()));
             }
         }
