@@ -22,6 +22,8 @@ class Files(InFolder):
             self.assertEqual(whole.facts, said)
             self.assertGreaterEqual(len(whole.text), len(report.text))
         self.assertLessEqual(len(mb.inspect(series).text.splitlines()), 40)
+        self.assertNotIn("\ndatasets\n", mb.inspect(series).text)
+        self.assertIn("\ndatasets\n", mb.inspect(series, all=True).text)
         with self.assertRaises(mb.MegabatchError):
             mb.inspect(self.folder / "missing.h5")
 

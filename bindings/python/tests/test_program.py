@@ -101,3 +101,9 @@ class Program(InFolder):
         (self.folder / "numpy.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
         done = self.run_with([sys.executable, str(script)], "--version")
         self.assertEqual((done.returncode, done.stdout, done.stderr), (130, "", ""))
+
+    def test_a_script_with_the_programs_name_keeps_its_handler_of_interrupts(self) -> None:
+        script, default = self.folder / "megabatch", "signal.SIGINT, signal.default_int_handler"
+        script.write_text(f"import signal\nsignal.signal({default})\nimport megabatch\nprint(signal.signal({default}).__name__)\n")
+        done = self.run_with([sys.executable, str(script)])
+        self.assertEqual((done.stdout, done.stderr), ("default_int_handler\n", ""))

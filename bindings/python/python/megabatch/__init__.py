@@ -11,9 +11,10 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
+_on_interrupt = None
 if os.path.basename(sys.argv[0]) == "megabatch":
     # The program that is interrupted during the imports below ends without their traceback.
-    signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
+    _on_interrupt = signal.signal(signal.SIGINT, lambda *_: os._exit(128 + signal.SIGINT))
 
 from . import graph, memory, synth
 from ._ingest_options import IngestOptions
@@ -60,6 +61,10 @@ from .training import (
     plan,
     train,
 )
+
+if _on_interrupt is not None:
+    # A script of a user may have the program's name.
+    signal.signal(signal.SIGINT, _on_interrupt)
 
 if TYPE_CHECKING:
     from . import lightning as lightning

@@ -489,8 +489,8 @@ class GpuOptimizationSettings(TypedDict, total=False):
         Data that do not fit in memory are loaded in large chunks. On a GPU all windows, and the edges of their graphs,
         stay where they fit; else windows pass through it in chunks. `false`: batch by batch.
     chunk_size_gb: Literal["auto"] | float = "auto"
-        Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU. `auto`: half of the memory left by the
-        model, at most three eighths of all memory, or of what the run leaves of a GPU's.
+        Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU, of half the size in 16 bits. `auto`:
+        half of the memory left by the model, at most three eighths of all memory, or of what the run leaves of a GPU's.
     driver_reserve_gb: Literal["auto"] | float = "auto"
         GPU memory left to the driver, in 10^9 bytes. `auto`: 1 GiB, or an eighth of a smaller GPU's memory.
     num_workers: int = 0
@@ -523,8 +523,9 @@ class GpuOptimizationSettings(TypedDict, total=False):
     """Data that do not fit in memory are loaded in large chunks. On a GPU all windows, and the edges of their graphs,
     stay where they fit; else windows pass through it in chunks. `false`: batch by batch. Default: True."""
     chunk_size_gb: Literal["auto"] | float
-    """Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU. `auto`: half of the memory left by the
-    model, at most three eighths of all memory, or of what the run leaves of a GPU's. Default: "auto"."""
+    """Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU, of half the size in 16 bits. `auto`:
+    half of the memory left by the model, at most three eighths of all memory, or of what the run leaves of a GPU's.
+    Default: "auto"."""
     driver_reserve_gb: Literal["auto"] | float
     """GPU memory left to the driver, in 10^9 bytes. `auto`: 1 GiB, or an eighth of a smaller GPU's memory. Default:
     "auto"."""

@@ -66,6 +66,7 @@ def inspect(data: StrPath | Dataset, *, all: bool = False) -> FileReport:
     """Contents of a file of samples (`.h5`) or of bars as text, its problems, and what a model would see.
 
     The text fits on a screen unless `all` is true; the facts are the same."""
+    all = _arguments.flag(all, "all")
     path = _path(data, "inspect")
     if os.path.isfile(os.path.join(path, "config.yaml")):
         raise ConfigError(f"{path} is a run, and inspect takes files of samples and bars: mb.load_run opens it", file=str(path))
