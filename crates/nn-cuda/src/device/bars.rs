@@ -129,8 +129,8 @@ impl Bars {
         Ok(())
     }
 
-    /// Copies stored windows, [.., T, F], to the place of window `first` and those after it, rounded
-    /// to operands of `T`.
+    /// Copies stored windows, [.., T, F], to the place of window `first` and those after it,
+    /// rounded to operands of `T`.
     ///
     /// # Panics
     /// If there is no memory for them.

@@ -197,8 +197,8 @@ impl Accelerator {
         self.device_model.put_windows(first, batch)
     }
 
-    /// Memory on the device for a chunk of `windows` stored windows of each timeframe of `shape`, of
-    /// which it takes the bytes that [`round_windows`] gives.
+    /// Memory on the device for a chunk of `windows` stored windows of each timeframe of `shape`,
+    /// of which it takes the bytes that [`round_windows`] gives.
     ///
     /// # Errors
     /// [`Error::Memory`](megabatch_nn::Error::Memory).

@@ -278,7 +278,9 @@ mod tests {
     fn everything_is_tried_on_every_gpu_and_a_failure_is_told() {
         let driver = with_kernels();
         let trials = run();
-        for name in ["training: losses in fp32", "training: losses in fp32 of two layers", "memory pool: scattered memory"] {
+        for name in
+            ["training: losses in fp32", "training: losses in fp32 of two layers", "memory pool: scattered memory"]
+        {
             assert!(trials.iter().any(|trial| trial.name.starts_with(name)), "{name}: {trials:?}");
         }
         let faults: Vec<_> = trials.iter().filter(|trial| trial.fault.is_some()).collect();

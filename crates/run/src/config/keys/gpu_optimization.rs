@@ -22,9 +22,9 @@ settings! {
     USE_CHUNK_LOADER: bool = setting("gpu_optimization.use_chunk_loader", Kind::Bool, "true")
         .only(&[OnWindows]);
 
-    /// Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU, of half the size in
-    /// 16 bits. `auto`: half of the memory left by the model, at most three eighths of all memory,
-    /// or of what the run leaves of a GPU's.
+    /// Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU, of half the size
+    /// in 16 bits. `auto`: half of the memory left by the model, at most three eighths of all
+    /// memory, or of what the run leaves of a GPU's.
     CHUNK_SIZE_GB: Option<f64> = setting("gpu_optimization.chunk_size_gb", or("auto", &POSITIVE), "auto")
         .only(&[OnWindows]);
 
