@@ -335,6 +335,21 @@ class Functions(InFolder):
         ds = mb.ingest(own[:9000], context={"DXY": other}, time="close", out=self.folder / "own.h5", **options)
         self.assertGreater(len(ds.append(own[8990:], context={"DXY": other})), len(ds))
 
+    def test_daily_bars_of_a_context_close_after_the_day_they_are_dated_by(self) -> None:
+        frame = self.frame()[["time", "open", "high", "low", "close"]]
+        days = frame.set_index(frame["time"]).resample("1D").agg({"open": "first", "high": "max", "low": "min", "close": "last"})
+        days = (days.dropna() * 80).rename_axis("time").reset_index()
+        options = {**OPTIONS, "features": ["range", "log_return"]}
+        expected = mb.ingest(frame, context={"DXY": days}, **options).fingerprint()
+        own = frame.assign(time=frame["time"] + pandas.Timedelta("1min"))
+        # A day was known at its first minute.
+        ds = mb.ingest(own, context={"DXY": days}, time="close", **options)
+        self.assertEqual(ds.fingerprint(), expected)
+        own.to_csv(self.folder / "own.csv", index=False)
+        days.to_csv(self.folder / "days.csv", index=False)
+        ds = mb.ingest(self.folder / "own.csv", context={"DXY": self.folder / "days.csv"}, time="close", **{**options, "symbol": "OWN"})
+        self.assertEqual(ds.fingerprint(), expected)
+
     def test_an_answer_may_be_an_index(self) -> None:
         def hour(bars: pandas.DataFrame) -> dict[str, Any]:
             return {"hour": pandas.DatetimeIndex(bars["time"]).hour}
