@@ -132,6 +132,19 @@ pub enum Error {
         names: usize,
     },
 
+    /// A weight, attribute or feature is NaN or infinite.
+    #[error("graph {graph:?}: {array}[{position}] is {value}: expected a finite number; drop the graph, or fill it")]
+    NotFinite {
+        /// Key of the graph.
+        graph: String,
+        /// Name of the array.
+        array: &'static str,
+        /// Position in the array.
+        position: usize,
+        /// The float there.
+        value: f32,
+    },
+
     /// A finite float would become infinite in 16 bits.
     #[error("graph {graph:?}: {array}[{position}] is {value}, and f16 ends at 65504; store them as f32")]
     TooLargeForF16 {

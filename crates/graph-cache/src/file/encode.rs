@@ -50,6 +50,9 @@ pub(crate) fn encode(shape: &BlockShape, key: &str, graph: &Graph) -> Result<Gra
         (&layout.node_features, "node_features", &graph.node_features, shape.widths.features),
     ];
     for (range, array, values, width) in floats {
+        if let Some(position) = values.iter().position(|value| !value.is_finite()) {
+            return Err(Error::NotFinite { graph: key.to_owned(), array, position, value: values[position] });
+        }
         match width {
             FloatWidth::F32 => put(range, bytemuck::cast_slice(values)),
             FloatWidth::F16 => put(range, bytemuck::cast_slice(&narrowed(key, array, values)?)),
@@ -128,11 +131,11 @@ fn widened(indices: &[u32]) -> Vec<u64> {
     indices.iter().map(|&index| index.into()).collect()
 }
 
-/// The values as f16; an error if a finite one would become infinite.
+/// The finite values as f16; an error if one would become infinite.
 fn narrowed(graph: &str, array: &'static str, values: &[f32]) -> Result<Vec<f16>> {
     let mut narrow = vec![f16::ZERO; values.len()];
     f32_to_f16(values, &mut narrow);
-    match values.iter().zip(&narrow).position(|(value, narrow)| value.is_finite() && narrow.is_infinite()) {
+    match narrow.iter().position(|narrow| narrow.is_infinite()) {
         None => Ok(narrow),
         Some(position) => {
             Err(Error::TooLargeForF16 { graph: graph.to_owned(), array, position, value: values[position] })

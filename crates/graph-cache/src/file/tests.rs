@@ -129,7 +129,7 @@ fn graphs_that_are_not_as_their_schema_says_are_refused() {
         spoil(&mut graph);
         graph
     };
-    let cases: [(Graph, &str); 8] = [
+    let cases: [(Graph, &str); 10] = [
         (spoiled(|graph| graph.weights.push(0.0)), "weights has 3 values, and 2 rows of 1 by the schema"),
         (spoiled(|graph| graph.edge_attributes.truncate(3)), "edge_attributes has 3 values, and 2 rows of 2"),
         (spoiled(|graph| graph.node_features.clear()), "node_features has 0 values, and 2 rows of 3"),
@@ -138,6 +138,8 @@ fn graphs_that_are_not_as_their_schema_says_are_refused() {
         (spoiled(|graph| graph.col[0] = 2), "col[0] is 2"),
         (spoiled(|graph| graph.row_ptr.push(2)), "row_ptr has 4 values, and 3 rows of 1"),
         (spoiled(|graph| graph.weights[1] = 1e6), "weights[1] is 1000000, and f16 ends at 65504"),
+        (spoiled(|graph| graph.weights[0] = f32::NAN), "weights[0] is NaN: expected a finite number"),
+        (spoiled(|graph| graph.node_features[1] = f32::INFINITY), "node_features[1] is inf: expected a finite number"),
     ];
     let widths = Widths { edges: FloatWidth::F16, ..Widths::default() };
     for (graph, message) in cases {
