@@ -18,6 +18,12 @@ from shared import BARS, MODEL, InFolder
 OPTIONS: dict[str, Any] = {**BARS, "stride": 1, "scaling": "none", "symbol": "EURUSD"}
 
 
+def in_longer_bars(frame: pandas.DataFrame, spacing: str) -> pandas.DataFrame:
+    """Bars of another instrument, of the length `spacing`, by pandas."""
+    longer = frame.set_index(frame["time"]).resample(spacing).agg({"open": "first", "high": "max", "low": "min", "close": "last"})
+    return (longer.dropna() * 80).rename_axis("time").reset_index()
+
+
 def indicators(bars: Any) -> Any:
     """Two columns, of which one warms up for 13 bars, beside those of the frame."""
     change = bars["close"].diff()
@@ -322,8 +328,7 @@ class Functions(InFolder):
 
     def test_context_frames_have_the_times_that_the_bars_have(self) -> None:
         frame = self.frame()[["time", "open", "high", "low", "close"]]
-        five = frame.set_index(frame["time"]).resample("5min").agg({"open": "first", "high": "max", "low": "min", "close": "last"})
-        dollar = (five.dropna() * 80).rename_axis("time").reset_index()
+        dollar = in_longer_bars(frame, "5min")
         options = {**OPTIONS, "features": ["range", "log_return"]}
         expected = mb.ingest(frame, context={"DXY": dollar}, **options).fingerprint()
         own = frame.assign(time=frame["time"] + pandas.Timedelta("1min"))
@@ -337,8 +342,7 @@ class Functions(InFolder):
 
     def test_daily_bars_of_a_context_close_after_the_day_they_are_dated_by(self) -> None:
         frame = self.frame()[["time", "open", "high", "low", "close"]]
-        days = frame.set_index(frame["time"]).resample("1D").agg({"open": "first", "high": "max", "low": "min", "close": "last"})
-        days = (days.dropna() * 80).rename_axis("time").reset_index()
+        days = in_longer_bars(frame, "1D")
         options = {**OPTIONS, "features": ["range", "log_return"]}
         expected = mb.ingest(frame, context={"DXY": days}, **options).fingerprint()
         own = frame.assign(time=frame["time"] + pandas.Timedelta("1min"))

@@ -13,9 +13,6 @@ from . import _frames, _megabatch
 from .errors import DataError
 
 
-_DAY_NS = 86_400_000_000_000
-
-
 class Context:
     """Base bars of one other instrument. Times without a zone are by the clock `zone`, UTC's for `None`. `prices` and
     `time` are those of `ingest`; bars of days and longer are dated by their day, whatever `time` is."""
@@ -37,7 +34,7 @@ class Context:
         steps, counts = np.unique(np.diff(self._time_ns), return_counts=True)
         self._base_ns = int(steps[counts.argmax()])
         # A date is often a midnight before the day: its bar closes after it.
-        if time == "close" and self._base_ns < _DAY_NS:
+        if time == "close" and self._base_ns < _frames.DAY_NS:
             self._time_ns = self._time_ns - self._base_ns
 
     def _require_clean(self, prices: Mapping[str, npt.NDArray[np.float64]]) -> None:

@@ -33,7 +33,7 @@ _SHOWN_MAX = 40
 """Letters of a symbol that a message shows."""
 _FILE_NAME_MAX = 200
 """Bytes of a symbol that a file may be named after; file systems take 255 with the ending."""
-_DAY_NS = 86_400_000_000_000
+DAY_NS = 86_400_000_000_000
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
 """1980 and 2100."""
@@ -644,9 +644,9 @@ class _Table:
             whole = None
         is_known = dates.time_ns != _NAT
         if whole is not None:
-            if np.array_equal(whole.time_ns[is_known] // _DAY_NS, dates.time_ns[is_known] // _DAY_NS):
+            if np.array_equal(whole.time_ns[is_known] // DAY_NS, dates.time_ns[is_known] // DAY_NS):
                 return whole
-        elif not np.any(dates.time_ns[is_known] % _DAY_NS):
+        elif not np.any(dates.time_ns[is_known] % DAY_NS):
             clock_ns = _clock_ns(self._values(clock), clock_name)
             return _Times(np.where(is_known, dates.time_ns + clock_ns, _NAT), dates.is_utc)
         raise DataError(

@@ -70,7 +70,7 @@ impl SeriesSource {
     /// first read.
     ///
     /// # Errors
-    /// Those of [`Source::storage`](crate::Source::storage).
+    /// As [`Source::storage`](crate::Source::storage).
     pub fn stream(file: SeriesFile, cache_bytes: usize, scope: &Scope) -> Result<Self> {
         let data = SeriesData::Streamed(SeriesStream::new(&file, cache_bytes, &scope.child("cache"))?);
         Ok(SeriesSource { file, data, scope: scope.clone() })
@@ -103,7 +103,7 @@ impl SeriesSource {
     /// Least and most bytes of a cache.
     ///
     /// # Errors
-    /// Those of [`Source::storage`](crate::Source::storage).
+    /// As [`Source::storage`](crate::Source::storage).
     pub fn cache_bounds(&self) -> Result<CacheBounds> {
         SeriesStream::bounds(&self.file)
     }

@@ -119,9 +119,9 @@ impl Knn {
 /// Similarity of rows, which their products propose.
 struct RowSimilarity {
     rows: RowMatrix,
-    /// The product of rows of norm 1, or −‖x − y‖². In ‖x − y‖² = ‖x‖² − 2 (x·y − ‖y‖²/2), only the
-    /// bracket depends on the column y: it is the proposal, for rows centred on their mean and
-    /// scaled to norms up to 1.
+    /// The product of rows of norm 1, or −‖x − y‖². In ‖x − y‖² = ‖x‖² − 2 (x·y − ‖y‖²/2),
+    /// only the bracket depends on the column y: it is the proposal, for rows centred on their
+    /// mean and scaled to norms up to 1.
     measure: RowMeasure,
     /// Rows without a cosine, and all rows.
     zeros: Vec<u32>,

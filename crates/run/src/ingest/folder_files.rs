@@ -18,7 +18,7 @@ impl FolderFiles {
     /// The files of `path`, which may be a folder, with bars of `symbol` if it is stated.
     ///
     /// # Errors
-    /// Those of [`bar_files`].
+    /// As [`bar_files`].
     pub(super) fn find(path: &Path, symbol: Option<&str>) -> Result<Self> {
         let files = bar_files(path)?;
         let Some(symbol) = symbol.filter(|_| path.is_dir()) else {

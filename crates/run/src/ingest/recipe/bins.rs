@@ -115,7 +115,7 @@ impl Recipe {
     /// The recipe with the clock of its bins, of the bars of `recordings`.
     ///
     /// # Errors
-    /// Those of [`Recipe::bin_clock`].
+    /// As [`Recipe::bin_clock`].
     pub(in crate::ingest) fn with_known_bins(&self, recordings: &[Recording]) -> Result<Self> {
         let clocks = file_clocks(recordings.iter().map(|recording| &recording.summary));
         Ok(Recipe { bins: Bins::Clock(self.bin_clock(&clocks)?), ..self.clone() })
@@ -125,7 +125,7 @@ impl Recipe {
     /// the account.
     ///
     /// # Errors
-    /// Those of [`Recipe::bin_clock`].
+    /// As [`Recipe::bin_clock`].
     pub(in crate::ingest) fn named_bins(&self, given: &Recipe, provenance: &Value) -> Result<Bins> {
         let named = Recipe { bins: given.bins.clone(), ..self.clone() };
         Ok(Bins::Clock(named.bin_clock(&recorded_clocks(provenance))?))
