@@ -98,6 +98,16 @@ fn shuffles_move_values_within_segments() {
 }
 
 #[test]
+fn a_gather_hands_every_lane_the_values_of_all() {
+    let mut out = [0u32; 32 * 3];
+    launch("gathers", one_warp(), &mut [Arg::from(&mut out[..])]);
+    for (lane, own) in (0u32..).zip(out.chunks(3)) {
+        let next = (lane + 2) % 32;
+        assert_eq!(own, [next, 100 * next + 2, u32::MAX], "lane {lane}");
+    }
+}
+
+#[test]
 fn votes_tell_every_lane_of_all() {
     let x: Vec<i32> = (0..32).map(|k| k % 3).collect();
     let mut out = [0u32; 32 * 7];

@@ -1,5 +1,5 @@
 // Products of small tiles by the tensor cores, a warp together. Where there are none, each instruction has a twin that moves the same fragments
-// between the same lanes by shuffles (PTX ISA, "Matrix Fragments for mma.m16n8k16", "… m16n8k8" and "… m16n8k32", "ldmatrix").
+// between the same lanes (PTX ISA, "Matrix Fragments for mma.m16n8k16", "… m16n8k8" and "… m16n8k32", "ldmatrix").
 #pragma once
 
 #include <cuda_bf16.h>
@@ -46,9 +46,12 @@ __device__ inline void take_weights(const uint4* first, unsigned (&weights)[INNE
 }
 
 #ifndef __CUDA_ARCH__
-__device__ inline u64 of_lane(unsigned low, unsigned high, unsigned lane) {
-  return __shfl_sync(ALL_LANES, (u64)high << 32 | low, (int)lane);
-}
+// What a lane hands in to multiply_add.
+struct Operands {
+  unsigned a[4], b[2];
+};
+
+__device__ inline u64 join(unsigned low, unsigned high) { return (u64)high << 32 | low; }
 
 __device__ inline float element(unsigned short bits, __half) { return __half2float(__ushort_as_half(bits)); }
 __device__ inline float element(unsigned short bits, __nv_bfloat16) { return __bfloat162float(__ushort_as_bfloat16(bits)); }
@@ -72,11 +75,13 @@ __device__ inline int dot(u64 a, u64 b, int sum, signed char) {
 
 // The twin of every multiply_add: fragments of `T` lie in the same bytes whatever `T` is.
 template <class T, class S>
-__device__ inline void multiply_add_by_shuffles(S (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, T type) {
+__device__ inline void multiply_add_by_lanes(S (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1, T type) {
   unsigned lane = threadIdx.x % 32, row = lane / 4, column = lane % 4 * 2;
+  auto lanes = simt::gather("mma.sync", ALL_LANES, Operands{{a[0], a[1], a[2], a[3]}, {b0, b1}});
   for (unsigned quad = 0; quad < 4; quad++) {
-    u64 upper = of_lane(a[0], a[2], 4 * row + quad), lower = of_lane(a[1], a[3], 4 * row + quad);
-    u64 left = of_lane(b0, b1, 4 * column + quad), right = of_lane(b0, b1, 4 * column + 4 + quad);
+    Operands rows = lanes[4 * row + quad], first = lanes[4 * column + quad], second = lanes[4 * column + 4 + quad];
+    u64 upper = join(rows.a[0], rows.a[2]), lower = join(rows.a[1], rows.a[3]);
+    u64 left = join(first.b[0], first.b[1]), right = join(second.b[0], second.b[1]);
     d[0] = dot(upper, left, d[0], type);
     d[1] = dot(upper, right, d[1], type);
     d[2] = dot(lower, left, d[2], type);
@@ -92,7 +97,7 @@ __device__ inline void multiply_add_by_shuffles(S (&d)[4], const unsigned (&a)[4
                : "+" kind(d[0]), "+" kind(d[1]), "+" kind(d[2]), "+" kind(d[3])                                                        \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 #else
-#define TENSOR_CORE_OR_TWIN(instruction, kind) multiply_add_by_shuffles(d, a, b0, b1, type);
+#define TENSOR_CORE_OR_TWIN(instruction, kind) multiply_add_by_lanes(d, a, b0, b1, type);
 #endif
 
 // d [16, 8] += a [16, K] · b [K, 8] of elements of `T`, with sums of `S`, in registers of `kind`.
@@ -131,10 +136,8 @@ __device__ inline void load_matrices(unsigned (&to)[4], const void* row) {
                : "memory");
 #else
   unsigned lane = threadIdx.x % 32;
-  for (unsigned j = 0; j < 4; j++) {
-    const unsigned* from = (const unsigned*)__shfl_sync(ALL_LANES, (u64)row, (int)(8 * j + lane / 4));
-    to[j] = from[lane % 4];
-  }
+  auto rows = simt::gather("ldmatrix", ALL_LANES, row);
+  for (unsigned j = 0; j < 4; j++) to[j] = ((const unsigned*)rows[8 * j + lane / 4])[lane % 4];
 #endif
 }
 
@@ -147,10 +150,10 @@ __device__ inline void load_turned(unsigned (&to)[4], const void* row) {
                : "memory");
 #else
   unsigned lane = threadIdx.x % 32;
+  auto rows = simt::gather("ldmatrix", ALL_LANES, row);
   for (unsigned j = 0; j < 4; j++) {
     unsigned first = 8 * j + lane % 4 * 2;
-    const unsigned short* even = (const unsigned short*)__shfl_sync(ALL_LANES, (u64)row, (int)first);
-    const unsigned short* odd = (const unsigned short*)__shfl_sync(ALL_LANES, (u64)row, (int)first + 1);
+    const unsigned short *even = (const unsigned short*)rows[first], *odd = (const unsigned short*)rows[first + 1];
     to[j] = even[lane / 4] | (unsigned)odd[lane / 4] << 16;
   }
 #endif

@@ -27,6 +27,7 @@ struct Fiber {
   bool predicate;          // handed to the block's barrier
   const Request* request;  // handed to its warp
   uint64_t result;         // handed back by its warp
+  Words gathered;          // handed in to the last gather
 };
 
 // The lanes of a warp, a bit each.

@@ -45,6 +45,12 @@ void set_results(Fiber* warp, uint32_t taking_part) {
         fiber.result = taking_part >> source & 1 ? warp[source].request->value : UNDEFINED;
       });
       break;
+    case Exchange::gather:
+      each([&](Fiber& fiber) {
+        memcpy(&fiber.gathered, (const void*)fiber.request->value, sizeof fiber.gathered);
+        fiber.result = taking_part;
+      });
+      break;
     case Exchange::vote: {
       uint64_t votes = lanes_where([](const Request& request) { return request.value != 0; });
       each([&](Fiber& fiber) { fiber.result = votes; });
@@ -112,5 +118,10 @@ void Block::open_exchange_if_complete(Fiber* warp, uint32_t mask) {
 unsigned lane() { return block().running().number % WARP; }
 
 uint64_t exchange(const Request& request) { return block().exchange(request); }
+
+Words gathered(unsigned lane) {
+  const Fiber& own = block().running();
+  return (&own)[(int)lane - (int)(own.number % WARP)].gathered;
+}
 
 }  // namespace simt

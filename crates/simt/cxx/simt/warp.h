@@ -1,23 +1,32 @@
-// What the lanes of a warp do together: shuffles, votes, matches and the warp's barrier.
+// What the lanes of a warp do together: shuffles, gathers, votes, matches and the warp's barrier.
 #pragma once
 
 namespace simt {
 
-enum class Exchange { barrier, shuffle, vote, match };
+enum class Exchange { barrier, shuffle, gather, vote, match };
+
+// What a lane may hand in to a gather.
+struct Words {
+  uint64_t words[4];
+};
 
 // One lane's part in an operation of the warp.
 struct Request {
   Exchange exchange;
   const char* what;
   uint32_t mask;
-  uint64_t value;       // handed in: the value to pass on, the predicate, the value to match
+  uint64_t value;       // handed in: the value to pass on, the address of the words to pass on, the predicate, the value to match
   unsigned source_lane; // of a shuffle: whose value this lane takes
   Site site;
 };
 
-// Waits for the lanes of the mask. Returns, by exchange: nothing; the source lane's value; the lanes whose predicate is set
-// (in the upper half: the lanes that took part); the lanes that handed in the same value (upper half as for a vote).
+// Waits for the lanes of the mask. Returns, by exchange: nothing; the source lane's value; the lanes that took part; the lanes
+// whose predicate is set (in the upper half: the lanes that took part); the lanes that handed in the same value (upper half as
+// for a vote).
 uint64_t exchange(const Request& request);
+
+// The words that a lane of this warp handed in to the last gather that it took part in.
+Words gathered(unsigned lane);
 
 unsigned lane();
 
@@ -29,6 +38,36 @@ T shuffle(const char* what, uint32_t mask, T value, unsigned source_lane, Site s
   bits = exchange({Exchange::shuffle, what, mask, bits, source_lane, site});
   memcpy(&value, &bits, sizeof value);
   return value;
+}
+
+// What each lane handed in to a gather. The next operation of the warp ends it.
+template <class T>
+class Gathered {
+ public:
+  explicit Gathered(uint64_t taking_part) : taking_part_(taking_part) {}
+
+  // All ones from a lane that took no part.
+  T operator[](unsigned lane) const {
+    Words words;
+    memset(&words, 0xff, sizeof words);
+    if (taking_part_ >> lane & 1) words = gathered(lane);
+    T value;
+    memcpy(&value, &words, sizeof value);
+    return value;
+  }
+
+ private:
+  uint64_t taking_part_;
+};
+
+// Hands `value` to all lanes of the mask at once, where shuffles would take an exchange for each lane that is asked. CUDA has no such
+// operation: twins of the instructions of tensor cores are written with it.
+template <class T>
+Gathered<T> gather(const char* what, uint32_t mask, const T& value, Site site = Site::here()) {
+  static_assert(sizeof(T) <= sizeof(Words), "a gather moves at most 32 bytes a lane");
+  Words words = {};
+  memcpy(&words, &value, sizeof value);
+  return Gathered<T>(exchange({Exchange::gather, what, mask, (uint64_t)&words, 0, site}));
 }
 
 // First lane of this lane's segment of `width` lanes.

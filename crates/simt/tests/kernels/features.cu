@@ -51,6 +51,19 @@ extern "C" __global__ void shuffles(int* out, int width) {
 
 extern "C" __global__ void wide_shuffle(double* x) { x[threadIdx.x] = __shfl_xor_sync(0xffffffffu, x[threadIdx.x], 31); }
 
+// Each lane takes what the two lanes behind it handed in; the odd lanes have a gather of their own.
+extern "C" __global__ void gathers(unsigned* out) {
+  struct Three {
+    unsigned a, b, c;
+  };
+  unsigned lane = threadIdx.x, mask = lane % 2 == 0 ? 0x55555555u : 0xaaaaaaaau;
+  for (unsigned round = 0; round < 3; round++) {
+    auto lanes = simt::gather("a pair", mask, Three{lane, 100 * lane + round, ~lane});
+    Three next = lanes[(lane + 2) % 32], other = lanes[(lane + 1) % 32];
+    out[lane * 3] = next.a, out[lane * 3 + 1] = next.b, out[lane * 3 + 2] = other.c;
+  }
+}
+
 extern "C" __global__ void votes(const int* x, unsigned* out) {
   int value = x[threadIdx.x];
   unsigned ballot = __ballot_sync(0xffffffffu, value > 0);
