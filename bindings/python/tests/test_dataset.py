@@ -260,13 +260,16 @@ class Datasets(InFolder):
                 self.assertGreaterEqual(begins[parts[later]].min(), ends[parts[earlier]].max())
             self.assertGreater(len(parts[1]), 100)
 
-        label_ends, both, horizon_bars, instruments = lines
+        label_ends, both, horizon_bars, length, instruments = lines
         write(both)
         require_apart()
         with h5py.File(path, "r+") as file:
             del file["samples"]
         write(instruments)
         write(label_ends)
+        with self.assertRaisesRegex(mb.ConfigError, "how far a window of /features reaches back"):
+            mb.open(path).split()
+        write(length)
         require_apart()
         with h5py.File(path, "r+") as file:
             del file["samples/label_end_time"]
