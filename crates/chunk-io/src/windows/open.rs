@@ -12,8 +12,11 @@ use crate::timeframe::timeframe_order;
 use crate::weights::{read_weights, weights_table};
 
 const FEATURES: Expect = Expect { what: "floats [N, T, F]", kinds: &[ElementKind::Float], ranks: 3..=3 };
-const TARGETS: Expect =
-    Expect { what: "numbers [N, K] or [N, K, 1]", kinds: &[ElementKind::Float, ElementKind::Integer], ranks: 2..=3 };
+const TARGETS: Expect = Expect {
+    what: "numbers [N], [N, K] or [N, K, 1]",
+    kinds: &[ElementKind::Float, ElementKind::Integer],
+    ranks: 1..=3,
+};
 const TIMESTAMPS: Expect =
     Expect { what: "integers [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
@@ -188,7 +191,7 @@ fn open_features(file: &InputFile) -> Result<Vec<(Option<String>, NumericDataset
 fn open_targets(file: &InputFile) -> Result<NumericDataset> {
     let targets = file.table("/targets", &TARGETS)?;
     match targets.shape[..] {
-        [_, _] | [_, _, 1] => Ok(targets),
+        [_] | [_, _] | [_, _, 1] => Ok(targets),
         _ => Err(targets.fault(None, TARGETS.what, &format!("shape {:?}", targets.shape))),
     }
 }
