@@ -6,7 +6,7 @@ use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
 use crate::numeric_dataset::{ElementKind, Expect, NumericDataset};
 use crate::shape::{Shape, TimeframeShape};
-use crate::spans::{SpanTimes, TimeUnit, horizon_bars};
+use crate::spans::{LABEL_END, REACH, SpanTimes, TimeUnit, horizon_bars};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 use crate::weights::{read_weights, weights_table};
@@ -115,6 +115,13 @@ impl WindowsFile {
     /// Times between which each sample and its targets read bars.
     pub fn span_times(&self) -> &SpanTimes {
         &self.span_times
+    }
+
+    /// The first list of [`WindowsFile::span_times`] that the file has and that is not read, as it
+    /// has no `/timestamps`.
+    pub fn untimed_span_list(&self) -> Option<&'static str> {
+        let has_list = |list: &&str| self.timestamps.is_none() && self.file.has_dataset(list);
+        [LABEL_END, REACH].into_iter().find(has_list)
     }
 
     /// Base bars from a sample to the end of its farthest target, if the file has the attribute

@@ -510,6 +510,28 @@ fn a_series_of_bars_of_unknown_length_asks_for_the_purge() {
     assert!(!plan["notes"].to_string().contains("data.purge leaves"), "{plan}");
 }
 
+/// The list of label ends was not read, and the message asked for it.
+#[test]
+fn ends_of_labels_without_times_of_samples_ask_for_these() {
+    let (stage, bars) = (Stage::new(), TwoInstruments::new());
+    bars.write(&stage, &["label_end_time", "reach_time"]);
+    forget(&stage, "windows.h5", &["timestamps"]);
+    for line in ["plan --data windows.h5", "plan --data windows.h5 --set data.walk_forward=2"] {
+        let [message, _] = stage.fails(line, 2);
+        assert!(message.contains("windows.h5 has /samples/label_end_time and no /timestamps"), "{message}");
+        assert!(message.contains("\n  f[\"timestamps\"] = times  # int64 [N], ns since 1970 UTC"), "{message}");
+        assert!(message.contains("Or give data.purge=0s"), "{message}");
+    }
+    stage.succeeds("plan --data windows.h5 --set data.purge=0s");
+    let problems = stage.succeeds("inspect windows.h5")["problems"].to_string();
+    assert!(problems.contains("the file has /samples/label_end_time and no times of its samples"), "{problems}");
+    assert!(!problems.contains("does not tell when its labels end"), "{problems}");
+    // Times of the beginnings of windows alone are not read either.
+    forget(&stage, "windows.h5", &[LABEL_END]);
+    let [message, _] = stage.fails("plan --data windows.h5", 2);
+    assert!(message.contains("windows.h5 has /samples/reach_time and no /timestamps"), "{message}");
+}
+
 #[test]
 fn windows_of_unknown_length_ask_for_the_purge() {
     let stage = Stage::new();

@@ -104,6 +104,22 @@ fn timeframe_name(source: &Source, timeframe: usize) -> Option<&str> {
     source.shape().timeframes[timeframe].name.as_deref()
 }
 
+/// Requires the times of the samples of windows that have a list of their spans.
+///
+/// # Errors
+/// A usage failure where the file has none.
+pub(super) fn require_times_beside_lists(source: &Source) -> Result<()> {
+    let Some(list) = source.untimed_span_list() else { return Ok(()) };
+    let path = source.path();
+    Err(Error::usage(format!(
+        "data.purge is auto, and {} has {list} and no /timestamps, so that nothing tells which samples come before these times. With h5py, \
+         f = h5py.File({path:?}, \"r+\"), write\n  \
+         f[\"timestamps\"] = times  # int64 [N], ns since 1970 UTC: the close of the last bar of each window\n{}",
+        path.display(),
+        or_a_duration(source)
+    )))
+}
+
 /// The refusal of windows whose labels count bars of unknown length.
 pub(super) fn unknown_base(source: &Source) -> Error {
     let path = source.path();

@@ -7,8 +7,8 @@ use megabatch_trainer::reckoning::{BarCount, LongerBars, SampleCalendars, nearer
 use serde_json::Value;
 
 use super::purge_basis::{
-    has_ordinal_times, one_instrument_assumed, require_bar_lengths, require_horizon, timeframe_without_length,
-    unknown_base, unnamed_instruments,
+    has_ordinal_times, one_instrument_assumed, require_bar_lengths, require_horizon, require_times_beside_lists,
+    timeframe_without_length, unknown_base, unnamed_instruments,
 };
 use crate::error::Result;
 
@@ -151,6 +151,7 @@ fn window_spans<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>
             warning: None,
         });
     }
+    require_times_beside_lists(source)?;
     let horizon = label_end.is_none().then(|| require_horizon(source)).transpose()?;
     let reckoning = WindowsReckoning::new(source, times)?;
     let reach_ns = match reach {
