@@ -413,8 +413,8 @@ fn labels_of_windows_without_times_are_as_long_as_the_file_tells() {
     assert!(message.contains("no samples are left for validation (45 before the purge"), "{message}");
 }
 
-/// Writes `windows.h5`: windows of three bars of an hour in `dataset`, a sample a minute. Labels end
-/// half an hour after their samples, or after `horizon_bars` of `base`.
+/// Writes `windows.h5`: windows of three bars of an hour in `dataset`, a sample a minute. Labels
+/// end half an hour after their samples, or after `horizon_bars` of `base`.
 fn write_hours_by_the_minute(stage: &Stage, dataset: &str, told: &[&str], horizon: (i64, &str)) {
     const START: i64 = 1_514_764_800_000_000_000;
     const SAMPLES: usize = 4_000;
@@ -497,7 +497,7 @@ fn windows_of_bars_of_unknown_length_are_not_counted_in_samples() {
 #[test]
 fn a_series_of_bars_of_unknown_length_asks_for_the_purge() {
     let stage = Stage::new();
-    stage.succeeds("synth bars.csv --days 10");
+    stage.succeeds("synth bars.csv --days 4");
     stage.succeeds("ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M15:8 --horizon 2 --stride 15");
     stage.succeeds("convert series.h5 windows.h5 --to windows");
     stage.with_hdf5("windows.h5", |path| File::open_rw(path).unwrap().relink("features/M15", "features/foo").unwrap());
