@@ -6,7 +6,7 @@ takes root.
 
     cargo build --release
     target/release/megabatch synth windows.h5 --layout windows --samples 20000 --steps 360 --features 167 --compression none
-    sudo python3 benches/larger_than_memory.py --megabatch target/release/megabatch --data windows.h5 --limit-gb 1 --out run
+    sudo python3 benches/larger_than_memory.py --megabatch target/release/megabatch --data windows.h5 --limit-gb 1 --out run --set data.purge=0s
 """
 import argparse
 import json

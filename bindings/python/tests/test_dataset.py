@@ -211,8 +211,21 @@ class Datasets(InFolder):
         for purge in (datetime.timedelta(minutes=10), np.timedelta64(10, "m"), np.timedelta64(600, "s"), pandas.Timedelta("10min")):
             for one, other in zip(ds.split(purge=purge), stated):
                 np.testing.assert_array_equal(one.indices, other.indices)
-        with self.assertRaisesRegex(mb.ConfigError, "data.purge is .*: expected whole seconds"):
+        with self.assertRaisesRegex(mb.ConfigError, "^purge is .*: expected whole seconds"):
             ds.split(purge=datetime.timedelta(milliseconds=1500))
+        wrong_arguments: list[tuple[Callable[[], object], str, str | None]] = [
+            (lambda: ds.split(purge="soon"), "purge = soon", "purge"),
+            (lambda: ds.split(purge="30d"), "no samples are left for validation .*purge", None),
+            (lambda: ds.walk_forward(3, overlap=2.0), "overlap", "overlap"),
+            (lambda: ds.walk_forward(3, window="round"), "window = round", "window"),
+            (lambda: train.split(), "splits by fractions itself", None),
+        ]
+        for call, message, key in wrong_arguments:
+            with self.assertRaisesRegex(mb.ConfigError, message) as caught:
+                call()
+            self.assertNotRegex(str(caught.exception), r"data\.|--set")
+            if key:
+                self.assertEqual(caught.exception.key, key)
         with self.assertRaisesRegex(mb.ConfigError, "^horizon=Timedelta.*: expected a whole number of base bars from 1 on$"):
             mb.ingest(self.bars(), horizon=pandas.Timedelta("2D"))  # type: ignore[arg-type]
         folds = ds.walk_forward(3)
@@ -244,6 +257,8 @@ class Datasets(InFolder):
         for split in (ds.split, lambda: ds.walk_forward(2)):
             with self.assertRaisesRegex(mb.ConfigError, r'f\.attrs\["horizon_bars"\] = 120  # an integer') as refused:
                 split()
+            self.assertIn('such as purge="8d"', str(refused.exception))
+            self.assertNotIn("data.purge", str(refused.exception))
         lines = [line.strip() for line in str(refused.exception).splitlines()[1:-1]]
         # A dataset has its file open, which h5py does not write then.
         del ds, split
@@ -260,13 +275,16 @@ class Datasets(InFolder):
                 self.assertGreaterEqual(begins[parts[later]].min(), ends[parts[earlier]].max())
             self.assertGreater(len(parts[1]), 100)
 
-        label_ends, both, horizon_bars, instruments = lines
+        label_ends, both, horizon_bars, length, instruments = lines
         write(both)
         require_apart()
         with h5py.File(path, "r+") as file:
             del file["samples"]
         write(instruments)
         write(label_ends)
+        with self.assertRaisesRegex(mb.ConfigError, "how far a window of /features reaches back"):
+            mb.open(path).split()
+        write(length)
         require_apart()
         with h5py.File(path, "r+") as file:
             del file["samples/label_end_time"]

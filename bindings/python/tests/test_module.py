@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import megabatch as mb
-from megabatch._wording import in_python
+from megabatch._wording import in_python, with_arguments
 from shared import InFolder
 
 
@@ -62,6 +62,18 @@ class Module(InFolder):
         ):
             self.assertEqual(in_python(text), expected)
             self.assertEqual(str(mb.ConfigError(text)), expected)
+
+    def test_messages_name_the_arguments_that_are_settings(self) -> None:
+        arguments = {"data.purge": "purge", "data.split": "fractions", "data.walk": "folds", "data.walk_window": "window"}
+        for text, expected in (
+            ("data.purge is auto", "purge is auto"),
+            ("give data.purge=0s, which keeps", 'give purge="0s", which keeps'),
+            ("use data.purge=auto.", 'use purge="auto".'),
+            ("data.split=[0.7,0.2,0.1] or data.split", "fractions=[0.7,0.2,0.1] or fractions"),
+            ("data.walk=3; data.walk_window=sliding", 'folds=3; window="sliding"'),
+            ("data.walk_number, /a/data.split, data.splits", "data.walk_number, /a/data.split, data.splits"),
+        ):
+            self.assertEqual(with_arguments(text, arguments), expected)
 
     def test_all_names_are_there(self) -> None:
         for name in mb.__all__:

@@ -193,11 +193,16 @@ impl Inspection {
             });
         }
         self.look_at_targets(windows.targets())?;
-        match windows.sample_times() {
-            Some(times) => self.look_at_times("/timestamps", times, None),
-            None => self.problems.push(problems::without_times()),
+        let untimed_list = windows.untimed_span_list();
+        match (windows.sample_times(), untimed_list) {
+            (Some(times), _) => self.look_at_times("/timestamps", times, None),
+            (None, None) => self.problems.push(problems::without_times()),
+            (None, Some(list)) => self.problems.push(problems::without_times_beside(list)),
         }
-        if windows.span_times().label_end_times().is_none() && windows.horizon_bars()?.is_none() {
+        if untimed_list.is_none()
+            && windows.span_times().label_end_times().is_none()
+            && windows.horizon_bars()?.is_none()
+        {
             self.problems.push(problems::without_label_ends());
         }
         Ok(())

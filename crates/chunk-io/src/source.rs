@@ -208,6 +208,16 @@ impl Source {
         self.span_times().label_end_times()
     }
 
+    /// The first of the lists [`Source::sample_label_end_times`] and
+    /// [`Source::sample_reach_times`] that a windows file has and that is not read, as it has no
+    /// `/timestamps`.
+    pub fn untimed_span_list(&self) -> Option<&'static str> {
+        match &self.data {
+            SourceData::Series(_) => None,
+            SourceData::Windows(windows) => windows.file().untimed_span_list(),
+        }
+    }
+
     /// Weight of each sample in the loss of training, `[N]`; `None` where all count alike.
     pub fn sample_weights(&self) -> Option<&[f32]> {
         match &self.data {

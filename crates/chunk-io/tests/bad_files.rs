@@ -179,7 +179,7 @@ fn files_that_break_a_rule() {
         (
             "no-targets",
             |path| new_file(path, |file| drop(zeros::<f32>(file, "features", &[5, 4, 2]))),
-            "/targets: expected numbers [N, K] or [N, K, 1], found no such object; the file contains /features [5, 4, 2]",
+            "/targets: expected numbers [N], [N, K] or [N, K, 1], found no such object; the file contains /features [5, 4, 2]",
         ),
         (
             "other-n",
@@ -189,7 +189,7 @@ fn files_that_break_a_rule() {
         (
             "targets-3",
             |path| windows(path, &[5, 4, 2], &[5, 1, 2], |_| {}),
-            "/targets: expected numbers [N, K] or [N, K, 1], found shape [5, 1, 2]",
+            "/targets: expected numbers [N], [N, K] or [N, K, 1], found shape [5, 1, 2]",
         ),
         (
             "empty",

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use megabatch_chunk_io::{
     Compression, Conversion, ConvertOptions, Error, Layout, SampleBlock, SeriesFile, Source, SourceOptions,
-    StorageChoice, StorageForm, convert,
+    StorageChoice, StorageForm, convert, inspect,
 };
 use megabatch_gpu_core::{Device, Scope};
 use proptest::prelude::*;
@@ -282,6 +282,39 @@ fn a_timeframe_without_a_name_gets_one_and_loses_it_again() {
         run(&at("series.h5"), &at("again.h5"), &to(Layout::Windows)).unwrap();
         assert!(hdf5::File::open(at("again.h5")).unwrap().dataset("features").is_ok());
         assert_eq!(samples(&at("again.h5")), samples(&at("windows.h5")));
+    }
+}
+
+#[test]
+fn targets_of_one_axis_are_one_a_sample() {
+    const SAMPLES: usize = 40;
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let windows: Vec<f32> = (0..SAMPLES).flat_map(|n| n..n + 8).map(|bar| bar as f32).collect();
+    let targets: Vec<f64> = (0..SAMPLES).map(|n| n as f64 / 4.0).collect();
+    for (name, chunk_rows) in [("contiguous.h5", None), ("chunked.h5", Some(7_usize))] {
+        let file = hdf5::File::create(at(name)).unwrap();
+        file.new_dataset::<f32>().shape([SAMPLES, 8, 1]).create("features").unwrap().write_raw(&windows).unwrap();
+        let dataset = file.new_dataset::<f64>();
+        let dataset = match chunk_rows {
+            None => dataset,
+            Some(rows) => dataset.chunk(rows).shuffle().deflate(4),
+        };
+        dataset.shape([SAMPLES]).create("targets").unwrap().write_raw(&targets).unwrap();
+        file.close().unwrap();
+        run(&at(name), &at("rewritten.h5"), &to(Layout::Windows)).unwrap();
+        run(&at(name), &at("series.h5"), &to(Layout::Series)).unwrap();
+        run(&at("series.h5"), &at("again.h5"), &to(Layout::Windows)).unwrap();
+        for name in [name, "rewritten.h5", "series.h5", "again.h5"] {
+            let expected: Vec<u32> = targets.iter().map(|&target| (target as f32).to_bits()).collect();
+            assert_eq!(samples(&at(name)).0[1], expected, "{name}");
+            let source = Source::open(at(name), &scope()).unwrap();
+            let mut block = SampleBlock::zeros(source.shape(), 2);
+            source.gather(&[39, 1], block.slices()).unwrap();
+            assert_eq!((source.shape().horizons, block.targets), (1, vec![9.75, 0.25]), "{name}");
+            let found = inspect(at(name)).unwrap();
+            assert_eq!((found.targets.len(), found.targets[0].max), (1, Some(9.75)), "{name}");
+        }
     }
 }
 

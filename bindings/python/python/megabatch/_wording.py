@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 
 _QUOTED = re.compile(r"`([^`\n]*)`")
 # What stands in double quotes is of a file.
@@ -15,6 +16,9 @@ _SECTION = re.compile(r"--set (\w+)\.(\w+)=(\S+)")
 # What is said of a setting names it.
 _ORIGIN = re.compile(r"(?<![\w-])--set ([\w.]+)=.*?: (?=\1 = |unknown key `\1`)", re.DOTALL)
 _ORIGIN_ASIDE = re.compile(r"([\w.]+) = (.*?) \(--set \1=\2\)")
+
+# Lists and numbers, which Python writes alike.
+_BARE = re.compile(r"\[.*\]|-?\d+(\.\d+)?")
 
 # Options whose argument has another name.
 _OTHER_NAMES = {
@@ -72,6 +76,22 @@ def in_python(text: str) -> str:
     for place, part in enumerate(parts):
         parts[place] = f"`{_quoted(part)}`" if place % 2 else _OPTION.sub(_option, _SETTING.sub("", part))
     return "".join(parts)
+
+
+def with_arguments(text: str, arguments: Mapping[str, str]) -> str:
+    """`text` with the arguments of a call in place of the settings that have their meaning: with `purge` for
+    `data.purge`, `data.purge=8d` is `purge="8d"`."""
+    # A setting may begin with the name of another.
+    keys = "|".join(re.escape(key) for key in sorted(arguments, key=len, reverse=True))
+    setting = re.compile(rf"(?<![\w./-])({keys})(?!\w)(?:=(\[[^\]]*\]|[\w.+-]*\w))?")
+
+    def named(found: re.Match[str]) -> str:
+        name, value = arguments[found[1]], found[2]
+        if value is None:
+            return name
+        return f"{name}={value if _BARE.fullmatch(value) else _value(value)}"
+
+    return setting.sub(named, text)
 
 
 def _option(option: re.Match[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import os
@@ -9,7 +10,7 @@ import pathlib
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Union
 
 import numpy as np
@@ -26,8 +27,8 @@ from ._ingest_report import IngestReport
 from ._options_help import given
 from ._requirements import required
 from ._settings_types import Settings
-from ._wording import in_python
-from .errors import ConfigError, DataError
+from ._wording import in_python, with_arguments
+from .errors import ConfigError, DataError, MegabatchError
 from .loader import CHUNK_BYTES, Batch, GatheredSamples, Loader, LoaderOptions, TensorOptions
 
 if TYPE_CHECKING:
@@ -252,12 +253,14 @@ class Dataset:
         part are left out, as training does with these settings.
 
         `purge="auto"` takes the end of each label from the file: its list `/samples/label_end_time`, or the attribute
-        `horizon_bars`. A file with neither is refused; a time such as `purge="8d"`, or a `timedelta`, needs neither.
+        `horizon_bars`. A file with neither is refused, and so are windows whose timeframes are not named by the length of
+        their bars, without `/samples/reach_time`; a time such as `purge="8d"`, or a `timedelta`, needs nothing of this.
         Before h5py writes them, delete the dataset, which has the file open.
         """
-        self._require_whole("split")
-        settings = {"data.split": _fractions(fractions), "data.purge": purge}
-        return self._parts(self._native.split(*_settings.sources(settings, {})))
+        with _named_by(_SPLIT_ARGUMENTS):
+            self._require_whole("split")
+            settings = {"data.split": _fractions(fractions), "data.purge": purge}
+            return self._parts(self._native.split(*_settings.sources(settings, {})))
 
     def walk_forward(
         self,
@@ -270,15 +273,16 @@ class Dataset:
     ) -> list[tuple[Dataset, Dataset, Dataset]]:
         """The split of each fold of a walk forward through the last part of `fractions`, with the `purge` of
         `split`."""
-        self._require_whole("walk_forward")
-        settings = {
-            "data.split": _fractions(fractions),
-            "data.purge": purge,
-            "data.walk_forward": folds,
-            "data.walk_forward_window": window,
-            "data.walk_forward_overlap": overlap,
-        }
-        return [self._parts(fold) for fold in self._native.walk_forward(*_settings.sources(settings, {}))]
+        with _named_by(_FOLD_ARGUMENTS):
+            self._require_whole("walk_forward")
+            settings = {
+                "data.split": _fractions(fractions),
+                "data.purge": purge,
+                "data.walk_forward": folds,
+                "data.walk_forward_window": window,
+                "data.walk_forward_overlap": overlap,
+            }
+            return [self._parts(fold) for fold in self._native.walk_forward(*_settings.sources(settings, {}))]
 
     def append(
         self,
@@ -491,6 +495,28 @@ def _reopened(
     path: pathlib.Path, resident: bool, indices: npt.NDArray[np.int64] | None, part: str | None
 ) -> Dataset:
     return Dataset(path, resident=resident, _indices=indices, _part=part)
+
+
+_SPLIT_ARGUMENTS = {"data.split": "fractions", "data.purge": "purge"}
+"""Arguments of `split` by the settings of training that they are."""
+_FOLD_ARGUMENTS = {
+    **_SPLIT_ARGUMENTS,
+    "data.walk_forward": "folds",
+    "data.walk_forward_window": "window",
+    "data.walk_forward_overlap": "overlap",
+}
+
+
+@contextlib.contextmanager
+def _named_by(arguments: Mapping[str, str]) -> Iterator[None]:
+    """Has errors speak of the arguments of a call, by the settings that they are."""
+    try:
+        yield
+    except MegabatchError as error:
+        error.args = (with_arguments(str(error), arguments),)
+        if error.fields.get("key") in arguments:
+            error.fields["key"] = arguments[error.fields["key"]]
+        raise
 
 
 def _fractions(fractions: Sequence[float]) -> list[float]:

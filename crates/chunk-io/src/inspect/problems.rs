@@ -172,6 +172,15 @@ pub(super) fn without_times() -> Problem {
     }
 }
 
+/// A windows file without times, which has `list` of them for the spans of its samples.
+pub(super) fn without_times_beside(list: &str) -> Problem {
+    Problem {
+        severity: Severity::Warning,
+        message: format!("the file has {list} and no times of its samples, so that the list is not read"),
+        ..without_times()
+    }
+}
+
 /// A file that does not tell when its labels end.
 pub(super) fn without_label_ends() -> Problem {
     Problem {

@@ -6,14 +6,17 @@ use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
 use crate::numeric_dataset::{ElementKind, Expect, NumericDataset};
 use crate::shape::{Shape, TimeframeShape};
-use crate::spans::{SpanTimes, TimeUnit, horizon_bars};
+use crate::spans::{LABEL_END, REACH, SpanTimes, TimeUnit, horizon_bars};
 use crate::text::AttributeValue;
 use crate::timeframe::timeframe_order;
 use crate::weights::{read_weights, weights_table};
 
 const FEATURES: Expect = Expect { what: "floats [N, T, F]", kinds: &[ElementKind::Float], ranks: 3..=3 };
-const TARGETS: Expect =
-    Expect { what: "numbers [N, K] or [N, K, 1]", kinds: &[ElementKind::Float, ElementKind::Integer], ranks: 2..=3 };
+const TARGETS: Expect = Expect {
+    what: "numbers [N], [N, K] or [N, K, 1]",
+    kinds: &[ElementKind::Float, ElementKind::Integer],
+    ranks: 1..=3,
+};
 const TIMESTAMPS: Expect =
     Expect { what: "integers [N], ns since 1970 UTC", kinds: &[ElementKind::Integer], ranks: 1..=1 };
 
@@ -114,6 +117,13 @@ impl WindowsFile {
         &self.span_times
     }
 
+    /// The first list of [`WindowsFile::span_times`] that the file has and that is not read, as it
+    /// has no `/timestamps`.
+    pub fn untimed_span_list(&self) -> Option<&'static str> {
+        let has_list = |list: &&str| self.timestamps.is_none() && self.file.has_dataset(list);
+        [LABEL_END, REACH].into_iter().find(has_list)
+    }
+
     /// Base bars from a sample to the end of its farthest target, if the file has the attribute
     /// `horizon_bars`.
     ///
@@ -188,7 +198,7 @@ fn open_features(file: &InputFile) -> Result<Vec<(Option<String>, NumericDataset
 fn open_targets(file: &InputFile) -> Result<NumericDataset> {
     let targets = file.table("/targets", &TARGETS)?;
     match targets.shape[..] {
-        [_, _] | [_, _, 1] => Ok(targets),
+        [_] | [_, _] | [_, _, 1] => Ok(targets),
         _ => Err(targets.fault(None, TARGETS.what, &format!("shape {:?}", targets.shape))),
     }
 }

@@ -38,6 +38,20 @@ fn exported_weights_come_back_the_same() {
 }
 
 #[test]
+fn weights_of_one_timeframe_fit_data_that_do_not_name_theirs() {
+    let stage = Stage::new();
+    let synth = "--layout windows --samples 150 --features 3 --targets 2";
+    stage.succeeds(&format!("synth named.h5 {synth} --timeframes M1:4"));
+    stage.succeeds(&format!("synth unnamed.h5 {synth} --steps 4"));
+    stage.succeeds(&format!("train --data named.h5 --out run --max-steps 1 {SMALL}"));
+    stage.succeeds("export --run run --format safetensors --out model.safetensors");
+    stage.succeeds(&format!("import model.safetensors --data unnamed.h5 --out imported {SMALL} --set data.purge=5m"));
+    stage.succeeds("export --run imported --out again.safetensors");
+    let [named, unnamed] = ["model.safetensors", "again.safetensors"].map(|file| stage.read(file));
+    assert_eq!(tensor(&named, "lstm.M1.weight_hh_l0"), tensor(&unnamed, "lstm.weight_hh_l0"));
+}
+
+#[test]
 fn both_forms_of_predictions_agree() {
     let stage = Stage::with_run();
     stage.succeeds("predict --run run --samples 30..75 --out part.h5");

@@ -353,7 +353,7 @@ fn a_horizon_that_is_no_whole_number_is_refused() {
 #[test]
 fn a_purge_that_rests_on_an_assumption_is_a_warning() {
     let stage = Stage::new();
-    stage.succeeds("synth windows.h5 --layout windows --samples 300 --steps 4 --features 2 --targets 1");
+    stage.succeeds("synth windows.h5 --layout windows --samples 300 --timeframes M1:4 --features 2 --targets 1");
     let warnings = |line: &str| stage.succeeds(line)["warnings"].as_array().unwrap().clone();
     let warned = warnings("plan --data windows.h5");
     let [warning] = warned.as_slice() else { panic!("{warned:?}") };
@@ -411,6 +411,125 @@ fn labels_of_windows_without_times_are_as_long_as_the_file_tells() {
     });
     let [message, _] = stage.fails("plan --data windows.h5", 2);
     assert!(message.contains("no samples are left for validation (45 before the purge"), "{message}");
+}
+
+/// Writes `windows.h5`: windows of three bars of an hour in `dataset`, a sample a minute. Labels
+/// end half an hour after their samples, or after `horizon_bars` of `base`.
+fn write_hours_by_the_minute(stage: &Stage, dataset: &str, told: &[&str], horizon: (i64, &str)) {
+    const START: i64 = 1_514_764_800_000_000_000;
+    const SAMPLES: usize = 4_000;
+    stage.with_hdf5("windows.h5", |path| {
+        let file = File::create(path).unwrap();
+        let list = |name: &str, minute: &dyn Fn(i64) -> i64| {
+            let times: Vec<i64> = (240..).take(SAMPLES).map(|now| START + minute(now) * MINUTE_NS).collect();
+            file.new_dataset::<i64>().shape([SAMPLES]).create(name).unwrap().write_raw(&times).unwrap();
+        };
+        if let Some((group, _)) = dataset.split_once('/') {
+            file.create_group(group).unwrap();
+        }
+        let windows = file.new_dataset::<f32>().shape([SAMPLES, 3, 1]).create(dataset).unwrap();
+        windows.write_raw(&(0..3 * SAMPLES).map(|k| (k % 101) as f32).collect::<Vec<f32>>()).unwrap();
+        let targets = file.new_dataset::<f32>().shape([SAMPLES, 1]).create("targets").unwrap();
+        targets.write_raw(&[0.5f32; SAMPLES]).unwrap();
+        list("timestamps", &|now| now);
+        file.create_group("samples").unwrap();
+        for object in told {
+            match *object {
+                "label_end_time" => list("samples/label_end_time", &|now| now + 30),
+                "reach_time" => list("samples/reach_time", &|now| (now / 60 - 3) * 60),
+                "horizon_bars" => horizon_bars(&file, horizon.0),
+                "base" => {
+                    let attribute = file.new_attr::<VarLenUnicode>().create("base").unwrap();
+                    attribute.write_scalar(&horizon.1.parse::<VarLenUnicode>().unwrap()).unwrap();
+                }
+                other => panic!("{other}"),
+            }
+        }
+    });
+}
+
+/// Bars of a timeframe without a name, or of one that is no length, were taken to be as long as
+/// samples are apart: validation windows began before the last training label ended.
+#[test]
+fn windows_of_bars_of_unknown_length_are_not_counted_in_samples() {
+    let stage = Stage::new();
+    let half_an_hour = (30, "M1");
+    let label_ends: [&[&str]; 2] = [&["label_end_time"], &["horizon_bars", "base"]];
+    let train = format!("train --data windows.h5 --out run {SMALL}");
+    for (dataset, name, way) in [
+        ("features", "/features", "\n  f.move(\"features\", \"M1\"); f.move(\"M1\", \"features/M1\")  # or H4"),
+        ("features/foo", "foo", "\n  foo under the name M1, H4 or D1"),
+    ] {
+        for told in label_ends {
+            write_hours_by_the_minute(&stage, dataset, told, half_an_hour);
+            let refusal = format!("windows.h5 does not tell how far a window of {name} reaches back");
+            let list = "f[\"samples/reach_time\"] = begins  # int64 [N]";
+            for line in ["plan --data windows.h5", &train, "plan --data windows.h5 --set data.walk_forward=2"] {
+                for message in stage.fails(line, 2) {
+                    for part in [refusal.as_str(), way, list, "such as data.purge=8d"] {
+                        assert!(message.contains(part), "{line}: no {part} in\n{message}");
+                    }
+                }
+            }
+            let [message, _] = stage.fails("leak windows.h5", 3);
+            assert!(message.contains("nothing is proven") && message.contains(&refusal), "{message}");
+            assert_eq!(parts(&stage, "plan --data windows.h5 --set data.purge=270m"), [2800, 331, 331]);
+            write_hours_by_the_minute(&stage, dataset, &[told, &["reach_time"][..]].concat(), half_an_hour);
+            assert_eq!(parts(&stage, "plan --data windows.h5"), [2800, 340, 340], "{told:?}");
+        }
+        // Labels that count bars need their length too.
+        write_hours_by_the_minute(&stage, dataset, &["horizon_bars", "reach_time"], half_an_hour);
+        let [message, _] = stage.fails("plan --data windows.h5", 2);
+        assert!(message.contains("does not tell how long the bars are that horizon_bars counts"), "{message}");
+        assert!(message.contains("f.attrs[\"base\"] = \"M1\"  # or H4"), "{message}");
+    }
+    assert!(!stage.path("run").exists());
+    for told in label_ends {
+        write_hours_by_the_minute(&stage, "features/H1", told, half_an_hour);
+        assert_eq!(parts(&stage, "plan --data windows.h5"), [2800, 331, 331], "{told:?}");
+    }
+    // Samples within the bars do not stand at their closes, whatever the file says.
+    write_hours_by_the_minute(&stage, "features/H1", &["horizon_bars", "base"], (1, "H1"));
+    assert_eq!(parts(&stage, "plan --data windows.h5"), [2800, 241, 241]);
+}
+
+/// A series of such windows had a bar of training labels in its validation.
+#[test]
+fn a_series_of_bars_of_unknown_length_asks_for_the_purge() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 4");
+    stage.succeeds("ingest bars.csv --out series.h5 --symbol EURUSD --timeframes M15:8 --horizon 2 --stride 15");
+    stage.succeeds("convert series.h5 windows.h5 --to windows");
+    stage.with_hdf5("windows.h5", |path| File::open_rw(path).unwrap().relink("features/M15", "features/foo").unwrap());
+    forget(&stage, "windows.h5", &["/samples/reach_time"]);
+    stage.succeeds("convert windows.h5 foo.h5");
+    let [message, _] = stage.fails("plan --data foo.h5", 2);
+    assert!(message.contains("foo.h5 does not tell how far a window of foo reaches back"), "{message}");
+    assert!(message.contains("f.pop(\"checksums\", None); f[\"samples/reach_time\"] = begins"), "{message}");
+    let plan = stage.succeeds("plan --data foo.h5 --set data.purge=3h");
+    assert!(!plan["notes"].to_string().contains("data.purge leaves"), "{plan}");
+}
+
+/// The list of label ends was not read, and the message asked for it.
+#[test]
+fn ends_of_labels_without_times_of_samples_ask_for_these() {
+    let (stage, bars) = (Stage::new(), TwoInstruments::new());
+    bars.write(&stage, &["label_end_time", "reach_time"]);
+    forget(&stage, "windows.h5", &["timestamps"]);
+    for line in ["plan --data windows.h5", "plan --data windows.h5 --set data.walk_forward=2"] {
+        let [message, _] = stage.fails(line, 2);
+        assert!(message.contains("windows.h5 has /samples/label_end_time and no /timestamps"), "{message}");
+        assert!(message.contains("\n  f[\"timestamps\"] = times  # int64 [N], ns since 1970 UTC"), "{message}");
+        assert!(message.contains("Or give data.purge=0s"), "{message}");
+    }
+    stage.succeeds("plan --data windows.h5 --set data.purge=0s");
+    let problems = stage.succeeds("inspect windows.h5")["problems"].to_string();
+    assert!(problems.contains("the file has /samples/label_end_time and no times of its samples"), "{problems}");
+    assert!(!problems.contains("does not tell when its labels end"), "{problems}");
+    // Times of the beginnings of windows alone are not read either.
+    forget(&stage, "windows.h5", &[LABEL_END]);
+    let [message, _] = stage.fails("plan --data windows.h5", 2);
+    assert!(message.contains("windows.h5 has /samples/reach_time and no /timestamps"), "{message}");
 }
 
 #[test]

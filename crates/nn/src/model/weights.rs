@@ -1,11 +1,12 @@
 //! Tensors in safetensors files: written atomically, and read only if all of them fit.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use crate::error::{Error, Result};
 use crate::model::tensor::{Layout, NamedTensor, TensorSet};
@@ -21,14 +22,17 @@ pub fn save_weights(path: &Path, parameters: &TensorSet) -> Result<()> {
 }
 
 /// Reads the tensors of `parameters` from a safetensors file with PyTorch's names: f64, f32, f16 or
-/// bf16, rounded to `S`.
+/// bf16, rounded to `S`. A model whose timeframe has no name takes weights of any one timeframe.
 ///
 /// # Errors
 /// [`Error::Weights`] listing every tensor that is missing, unknown, misshapen or of another type;
 /// [`Error::WeightsNotFinite`], [`Error::Safetensors`], [`Error::File`]. `parameters` are then as
 /// before.
 pub fn load_weights(path: &Path, parameters: &mut TensorSet) -> Result<()> {
-    let file = TensorFile::new(path, fs::read(path).map_err(Error::file(path, "read"))?)?;
+    let mut file = TensorFile::new(path, fs::read(path).map_err(Error::file(path, "read"))?)?;
+    if let Some(bytes) = file.without_timeframe(parameters.layout())? {
+        file.bytes = bytes;
+    }
     file.check(&[("", parameters.layout())])?;
     file.require_finite(parameters.layout())?;
     file.copy("", parameters);
@@ -93,6 +97,33 @@ impl TensorFile {
         unknown.sort_by(|a, b| a.0.cmp(&b.0));
         problems.extend(unknown.iter().map(|(name, found)| format!("  {name}: not known, found {:?}", found.shape())));
         if problems.is_empty() { Ok(()) } else { Err(Error::Weights { path: self.path.clone(), problems }) }
+    }
+
+    /// The bytes of the file with the names that `layout` has, such as `lstm.weight_ih_l0`, in
+    /// place of those with a timeframe, `lstm.M1.weight_ih_l0`; `None` if the file does not have
+    /// exactly one such timeframe.
+    fn without_timeframe(&self, layout: &Layout) -> Result<Option<Vec<u8>>> {
+        let file = self.tensors();
+        let is_missing = |name: &str| file.tensor(name).is_err() && layout.tensors().any(|(known, _)| known == name);
+        let unnamed = |name: &str| {
+            let (part, rest) = name.split_once('.')?;
+            let (timeframe, kind) = rest.split_once('.')?;
+            Some((timeframe.to_owned(), format!("{part}.{kind}"))).filter(|(_, unnamed)| is_missing(unnamed))
+        };
+        let mut timeframes = BTreeSet::new();
+        let mut tensors = Vec::new();
+        for (name, tensor) in file.tensors() {
+            let unnamed = unnamed(&name).map(|(timeframe, unnamed)| {
+                timeframes.insert(timeframe);
+                unnamed
+            });
+            tensors.push((unnamed.unwrap_or(name), tensor));
+        }
+        if timeframes.len() != 1 {
+            return Ok(None);
+        }
+        let failed = |error: SafeTensorError| Error::Safetensors { path: self.path.clone(), reason: error.to_string() };
+        safetensors::serialize(tensors, None).map(Some).map_err(failed)
     }
 
     /// Refuses tensors with numbers that are NaN or infinite, or too large for an f32; all are
@@ -209,6 +240,25 @@ mod tests {
         let mut loaded = set(&[("f16", &[1]), ("bf16", &[1]), ("f64", &[1])]);
         load_weights(&path, &mut loaded).unwrap();
         assert_eq!(loaded.values(), [1.5, -2.0, 0.1]);
+    }
+
+    /// Weights of one timeframe did not fit data that do not name theirs.
+    #[test]
+    fn a_timeframe_without_a_name_takes_the_weights_of_the_only_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let mut saved = set(&[("lstm.M1.weight_ih_l0", &[2]), ("norm.M1.l0.weight", &[1]), ("head.bias", &[1])]);
+        saved.values_mut().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
+        save_weights(&path, &saved).unwrap();
+        let mut loaded = set(&[("lstm.weight_ih_l0", &[2]), ("norm.l0.weight", &[1]), ("head.bias", &[1])]);
+        load_weights(&path, &mut loaded).unwrap();
+        assert_eq!(loaded.values(), saved.values());
+
+        save_weights(&path, &set(&[("lstm.H1.weight_ih_l0", &[2]), ("lstm.M1.weight_ih_l0", &[2])])).unwrap();
+        let message = load_weights(&path, &mut set(&[("lstm.weight_ih_l0", &[2])])).unwrap_err().to_string();
+        let lines: Vec<_> = message.lines().skip(1).map(|line| line.split_once(',').unwrap().0).collect();
+        let [h1, m1] = ["H1", "M1"].map(|timeframe| format!("  lstm.{timeframe}.weight_ih_l0: not known"));
+        assert_eq!(lines, ["  lstm.weight_ih_l0: missing", &h1, &m1]);
     }
 
     #[test]

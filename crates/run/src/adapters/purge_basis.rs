@@ -1,10 +1,28 @@
 //! Knowledge of a file about the spans of its samples, on which `data.purge: auto` rests.
 
-use megabatch_chunk_io::{SeriesColumn, Source};
+use megabatch_chunk_io::{AttributeValue, SeriesColumn, Source, TimeframeShape, longest_bar_ns};
 
 use crate::config::{Config, data};
 use crate::error::{Error, Result};
 use crate::text::plural;
+
+/// Index of the first timeframe whose name does not tell how long its bars are, though the reach of
+/// windows rests on it: `base` does not tell, as windows may be of longer bars. `None` for samples
+/// without times, which stand a bar apart, if they are of one timeframe.
+pub(super) fn timeframe_without_length(source: &Source) -> Result<Option<usize>> {
+    let timeframes = &source.shape().timeframes;
+    let stand_a_bar_apart = match source.series() {
+        Some(_) => has_ordinal_times(source)?,
+        None => !source.has_times() && timeframes.len() == 1,
+    };
+    let tells_none = |timeframe: &TimeframeShape| timeframe.name.as_deref().and_then(longest_bar_ns).is_none();
+    Ok(timeframes.iter().position(tells_none).filter(|_| !stand_a_bar_apart))
+}
+
+/// True if the times of a series only order its samples and bars.
+pub(super) fn has_ordinal_times(source: &Source) -> Result<bool> {
+    Ok(source.attribute("time_kind")? == Some(AttributeValue::from("ordinal")))
+}
 
 /// Base bars from a sample to the end of its farthest target, in a file without the ends of its
 /// labels.
@@ -12,24 +30,23 @@ use crate::text::plural;
 /// # Errors
 /// A usage failure where the file does not tell, with every way to tell it.
 pub(super) fn require_horizon(source: &Source) -> Result<usize> {
-    source.horizon_bars()?.ok_or_else(|| unknown_label_ends(source))
+    match source.horizon_bars()? {
+        Some(bars) => Ok(bars),
+        None => Err(unknown_label_ends(source, timeframe_without_length(source)?)),
+    }
 }
 
-fn unknown_label_ends(source: &Source) -> Error {
-    let (path, is_series) = (source.path(), source.series().is_some());
-    let first = match (is_series, source.has_times()) {
-        // The list is part of what the mark vouches for.
-        (true, _) => "f.pop(\"checksums\", None); ",
-        (false, true) => "",
-        (false, false) => "f[\"timestamps\"] = times; ",
-    };
-    let instruments = match is_series || source.calendar_of_samples().is_some() {
+/// The refusal of a file without the ends of its labels. Nothing tells how long the bars of the
+/// timeframe `without_length` are, if any.
+fn unknown_label_ends(source: &Source, without_length: Option<usize>) -> Error {
+    let (path, first) = (source.path(), before_lists(source));
+    let instruments = match source.series().is_some() || source.calendar_of_samples().is_some() {
         true => String::new(),
         false => format!("\n{NAMED_INSTRUMENTS}: needed beside one of these for samples of several instruments"),
     };
-    let duration = match source.has_times() {
-        true => DURATION,
-        false => "Or give data.purge=0s, which keeps all samples",
+    let length = match without_length.filter(|_| !has_list(source, SeriesColumn::ReachTime)) {
+        None => String::new(),
+        Some(timeframe) => format!("\n  {}: needed beside one list, or horizon_bars", naming(source, timeframe)),
     };
     Error::usage(format!(
         "data.purge is auto, and {} does not tell when its labels end, so that they may reach into validation and test. \
@@ -38,9 +55,95 @@ fn unknown_label_ends(source: &Source) -> Error {
          {first}f[\"samples/label_end_time\"] = ends; f[\"samples/reach_time\"] = begins  # both; int64 [N], ns: opening of the first bar \
          that the features of each sample read\n  \
          f.attrs[\"horizon_bars\"] = 120  # an integer: bars from a sample to the end of its farthest target, of the shortest timeframe\
-         {instruments}\n{duration}",
+         {length}{instruments}\n{}",
+        path.display(),
+        or_a_duration(source)
+    ))
+}
+
+/// Requires the length of the bars of each timeframe, of which windows without
+/// `/samples/reach_time` are counted.
+///
+/// # Errors
+/// A usage failure where the name of a timeframe tells none, with every way to tell it.
+pub(super) fn require_bar_lengths(source: &Source) -> Result<()> {
+    let Some(timeframe) = timeframe_without_length(source)? else { return Ok(()) };
+    let (path, name) = (source.path(), timeframe_name(source, timeframe));
+    let window = name.map_or_else(|| "a window of /features".to_owned(), |name| format!("a window of {name}"));
+    let first = before_lists(source);
+    let ends = match has_list(source, SeriesColumn::LabelEndTime) {
+        true => "",
+        false => "f[\"samples/label_end_time\"] = ends; ",
+    };
+    Err(Error::usage(format!(
+        "data.purge is auto, and {} does not tell how far {window} reaches back: nothing says how long its bars are, and it has no \
+         /samples/reach_time. With h5py, f = h5py.File({path:?}, \"r+\"), write one of\n  {}\n  \
+         {first}{ends}f[\"samples/reach_time\"] = begins  # int64 [N], ns since 1970 UTC: opening of the first bar that the features of each \
+         sample read\n{}",
+        path.display(),
+        naming(source, timeframe),
+        or_a_duration(source)
+    )))
+}
+
+/// The way to name a timeframe by the length of its bars.
+fn naming(source: &Source, timeframe: usize) -> String {
+    match (source.series(), timeframe_name(source, timeframe)) {
+        (Some(_), _) => {
+            "a series anew, of windows whose timeframe is named M1, H4 or D1, by the length of its bars".to_owned()
+        }
+        (None, None) => {
+            "f.move(\"features\", \"M1\"); f.move(\"M1\", \"features/M1\")  # or H4, D1 and so on: the length of a bar"
+                .to_owned()
+        }
+        (None, Some(name)) => format!("{name} under the name M1, H4 or D1, which is the length of its bars"),
+    }
+}
+
+fn timeframe_name(source: &Source, timeframe: usize) -> Option<&str> {
+    source.shape().timeframes[timeframe].name.as_deref()
+}
+
+/// Requires the times of the samples of windows that have a list of their spans.
+///
+/// # Errors
+/// A usage failure where the file has none.
+pub(super) fn require_times_beside_lists(source: &Source) -> Result<()> {
+    let Some(list) = source.untimed_span_list() else { return Ok(()) };
+    let path = source.path();
+    Err(Error::usage(format!(
+        "data.purge is auto, and {} has {list} and no /timestamps, so that nothing tells which samples come before these times. With h5py, \
+         f = h5py.File({path:?}, \"r+\"), write\n  \
+         f[\"timestamps\"] = times  # int64 [N], ns since 1970 UTC: the close of the last bar of each window\n{}",
+        path.display(),
+        or_a_duration(source)
+    )))
+}
+
+/// The refusal of windows whose labels count bars of unknown length.
+pub(super) fn unknown_base(source: &Source) -> Error {
+    let path = source.path();
+    Error::usage(format!(
+        "data.purge is auto, and {} does not tell how long the bars are that horizon_bars counts. With h5py, f = h5py.File({path:?}, \"r+\"), \
+         write one of\n  f.attrs[\"base\"] = \"M1\"  # or H4, D1 and so on: the length of these bars\n  \
+         f[\"samples/label_end_time\"] = ends  # int64 [N], ns since 1970 UTC: close of the last bar that the targets of each sample read\n\
+         {DURATION}",
         path.display()
     ))
+}
+
+/// The line that must come before lists of times are written.
+fn before_lists(source: &Source) -> &'static str {
+    match (source.series(), source.has_times()) {
+        // Lists are part of what the mark vouches for.
+        (Some(_), _) => "f.pop(\"checksums\", None); ",
+        (None, true) => "",
+        (None, false) => "f[\"timestamps\"] = times; ",
+    }
+}
+
+fn or_a_duration(source: &Source) -> &'static str {
+    if source.has_times() { DURATION } else { "Or give data.purge=0s, which keeps all samples" }
 }
 
 const NAMED_INSTRUMENTS: &str =

@@ -6,8 +6,11 @@ use megabatch_chunk_io::{AttributeValue, SeriesColumn, SeriesSource, Source, lon
 use megabatch_trainer::reckoning::{BarCount, LongerBars, SampleCalendars, nearer};
 use serde_json::Value;
 
-use super::purge_basis::{one_instrument_assumed, require_horizon, unnamed_instruments};
-use crate::error::{Error, Result};
+use super::purge_basis::{
+    has_ordinal_times, one_instrument_assumed, require_bar_lengths, require_horizon, require_times_beside_lists,
+    timeframe_without_length, unknown_base, unnamed_instruments,
+};
+use crate::error::Result;
 
 /// The end of a label that is later than anything the file tells.
 pub(super) const UNKNOWN_END: i64 = i64::MAX;
@@ -40,10 +43,16 @@ impl<'a> SampleSpans<'a> {
     }
 
     /// True if samples that look back to before the end of a label can be counted: not in windows
-    /// without one of the lists, whose spans are bounds.
+    /// without one of the lists, whose spans are bounds, nor where nothing tells how far windows
+    /// reach back.
     pub(crate) fn are_exact(source: &Source) -> Result<bool> {
         Ok(match source.series() {
-            Some(series) => series.file().has_column(SeriesColumn::LabelEndTime) || source.horizon_bars()?.is_some(),
+            Some(series) => {
+                let file = series.file();
+                let has_label_ends = file.has_column(SeriesColumn::LabelEndTime) || source.horizon_bars()?.is_some();
+                let has_reach = file.has_column(SeriesColumn::ReachTime) || timeframe_without_length(source)?.is_none();
+                has_label_ends && has_reach
+            }
             None => source.sample_label_end_times().is_some() && source.sample_reach_times().is_some(),
         })
     }
@@ -114,12 +123,16 @@ fn instrument_ends(source: &Source) -> Result<Vec<Option<i64>>> {
 }
 
 /// Open of the earliest bar in any window of each sample, without the look-back of features.
+///
+/// # Errors
+/// A usage failure for a timeframe whose name does not tell how long its bars are.
 fn window_starts(source: &Source, series: &SeriesSource) -> Result<Vec<i64>> {
-    let is_ordinal = source.attribute("time_kind")? == Some(AttributeValue::from("ordinal"));
+    require_bar_lengths(source)?;
+    let is_ordinal = has_ordinal_times(source)?;
     let timeframes = series.file().timeframes();
     let mut starts = vec![i64::MAX; series.file().shape().samples];
     for (k, timeframe) in timeframes.iter().enumerate() {
-        // Where times are ordinals, or the name tells no duration, bars' close times stand in.
+        // Where times are ordinals, bars' close times stand in.
         let duration_ns = longest_bar_ns(timeframe.name()).filter(|_| !is_ordinal).unwrap_or(0);
         for (start, first_close) in starts.iter_mut().zip(series.window_start_times(k)) {
             *start = (*start).min(first_close - duration_ns);
@@ -138,6 +151,7 @@ fn window_spans<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>
             warning: None,
         });
     }
+    require_times_beside_lists(source)?;
     let horizon = label_end.is_none().then(|| require_horizon(source)).transpose()?;
     let reckoning = WindowsReckoning::new(source, times)?;
     let reach_ns = match reach {
@@ -146,7 +160,7 @@ fn window_spans<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>
     };
     let label_end_ns = match (label_end, horizon) {
         (Some(label_end_ns), _) => Cow::Borrowed(label_end_ns),
-        (None, bars) => Cow::Owned(reckoning.label_end_ns(bars.expect("it is required without the list"))),
+        (None, bars) => Cow::Owned(reckoning.label_end_ns(bars.expect("it is required without the list"))?),
     };
     Ok(SampleSpans { reach_ns, label_end_ns, note: None, warning: one_instrument_assumed(source)? })
 }
@@ -156,7 +170,9 @@ fn window_spans<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>
 struct WindowsReckoning<'a> {
     source: &'a Source,
     calendars: SampleCalendars,
-    /// Duration of the bars at whose closes samples stand, ns, where it is known.
+    /// Duration of the bars that labels count, ns, where it is known.
+    counted_ns: Option<i64>,
+    /// The same, if samples stand at the closes of these bars.
     base_ns: Option<i64>,
 }
 
@@ -172,28 +188,31 @@ impl<'a> WindowsReckoning<'a> {
             return Err(unnamed_instruments(source, pair + 1));
         }
         let calendars = SampleCalendars::new(times, instruments);
-        // Samples stand at closes of the base, which is the shortest timeframe if no other is named
-        // and no sample lies within its bars.
+        // Samples stand at closes of the base, which is the shortest timeframe if no other is
+        // named, unless a sample lies within its bars.
         let least_ns = least_distance(times, &calendars);
-        let shortest = shortest_ns(source);
-        let is_apart = |shortest: &i64| least_ns.is_none_or(|least_ns| least_ns >= *shortest);
-        let base_ns =
-            base_ns(source)?.or(shortest.filter(|shortest| source.sample_times().is_none() || is_apart(shortest)));
-        Ok(WindowsReckoning { source, calendars, base_ns })
+        let is_apart = |bar_ns: &i64| least_ns.is_none_or(|least_ns| least_ns >= *bar_ns);
+        let counted_ns = base_ns(source)?.or(shortest_ns(source));
+        let base_ns = counted_ns.filter(|bar_ns| source.sample_times().is_none() || is_apart(bar_ns));
+        Ok(WindowsReckoning { source, calendars, counted_ns, base_ns })
     }
 
     /// When the first bar in any window of each sample opened, at the earliest.
+    ///
+    /// # Errors
+    /// A usage failure for a timeframe whose name does not tell how long its bars are.
     fn reach_ns(&self) -> Result<Vec<i64>> {
+        require_bar_lengths(self.source)?;
         let shape = self.source.shape();
         let mut reach_ns = vec![i64::MAX; shape.samples];
-        for (timeframe, duration_ns) in shape.timeframes.iter().zip(durations(self.source)?) {
+        for timeframe in &shape.timeframes {
+            let duration_ns = timeframe.name.as_deref().and_then(longest_bar_ns);
             let is_base = duration_ns.is_some() && duration_ns == self.base_ns;
             let (count, open_ns) = match self.source.sample_times() {
-                // A bar lies between two samples at least, or of a timeframe whose name tells a
-                // duration, in every such stretch of time that has a sample.
+                // In every stretch of time as long as a bar that has a sample lies a bar at least.
                 Some(_) => {
-                    let bars = timeframe.steps - usize::from(is_base);
-                    (BarCount { bars, bar_ns: duration_ns.unwrap_or(1) }, duration_ns.unwrap_or(0))
+                    let bar_ns = duration_ns.expect("it is required where samples have times");
+                    (BarCount { bars: timeframe.steps - usize::from(is_base), bar_ns }, bar_ns)
                 }
                 // Samples of the bar that is open, and of those in the window.
                 None => {
@@ -212,14 +231,18 @@ impl<'a> WindowsReckoning<'a> {
     }
 
     /// When the label of each sample ends that reads `bars` bars of the base ahead, at the latest.
-    fn label_end_ns(&self, bars: usize) -> Vec<i64> {
-        let (bar_ns, beyond_ns) = match (self.source.sample_times(), self.base_ns, shortest_ns(self.source)) {
-            (None, ..) | (_, None, None) => (1, 0),
+    ///
+    /// # Errors
+    /// A usage failure where nothing tells how long these bars are.
+    fn label_end_ns(&self, bars: usize) -> Result<Vec<i64>> {
+        let (bar_ns, beyond_ns) = match (self.source.sample_times(), self.base_ns, self.counted_ns) {
+            (None, ..) => (1, 0),
             (_, Some(base), _) => (base, 0),
-            (_, None, Some(shortest)) => (shortest, shortest),
+            (_, None, Some(counted)) => (counted, counted),
+            (_, None, None) => return Err(unknown_base(self.source)),
         };
         let ahead = self.calendars.ahead(BarCount { bars, bar_ns });
-        ahead.into_iter().map(|end| end.map_or(UNKNOWN_END, |end| end + beyond_ns)).collect()
+        Ok(ahead.into_iter().map(|end| end.map_or(UNKNOWN_END, |end| end + beyond_ns)).collect())
     }
 }
 
@@ -227,25 +250,6 @@ impl<'a> WindowsReckoning<'a> {
 fn least_distance(times: &[i64], calendars: &SampleCalendars) -> Option<i64> {
     let previous = calendars.back(BarCount { bars: 1, bar_ns: 1 });
     times.iter().zip(previous).filter_map(|(time, previous)| previous.map(|previous| time - previous)).min()
-}
-
-/// The duration of each timeframe of windows, where its name tells it.
-///
-/// # Errors
-/// A usage failure for a timeframe of several whose name tells none: how many samples its bars go
-/// back over is anyone's guess.
-fn durations(source: &Source) -> Result<Vec<Option<i64>>> {
-    let timeframes = &source.shape().timeframes;
-    let durations: Vec<_> = timeframes.iter().map(|timeframe| longest_bar_ns(timeframe.name.as_deref()?)).collect();
-    let unknown = durations.iter().position(Option::is_none).filter(|_| timeframes.len() > 1);
-    match unknown.and_then(|k| timeframes[k].name.as_deref()) {
-        None => Ok(durations),
-        Some(name) => Err(Error::usage(format!(
-            "data.purge is auto, and {} does not tell how far a window of {name} reaches back: name the timeframe by its duration, such as M5 or \
-             H1, or give the time to leave out, such as data.purge=8d",
-            source.path().display()
-        ))),
-    }
 }
 
 /// Duration of the shortest timeframe, ns, where its name tells it.

@@ -29,7 +29,7 @@ const CASES: &[Case] = &[
         what: "a scaler of windows",
         given: |stage| {
             stage.succeeds("synth windows.h5 --layout windows --samples 60 --steps 4 --features 3 --targets 2");
-            stage.succeeds(&format!("train --data windows.h5 --out run --max-steps 1 {SMALL}"));
+            stage.succeeds(&format!("train --data windows.h5 --out run --max-steps 1 {SMALL} --set data.purge=5m"));
         },
         command: "export --run run --out model.onnx --fold-scaler",
         exit_code: DATA,

@@ -20,7 +20,7 @@ fn values_that_are_not_finite_are_named_and_end_training() {
         // All samples to train on are one batch here, in which they stand in the file's order.
         let train = "train --data windows.h5 --out run --set gpu_optimization.batch_size=100 \
              --set training.run_length=batch --set model.hidden=4 \
-             --set training.on_nan=stop --json";
+             --set training.on_nan=stop --set data.purge=5m --json";
         let assert = stage.run(train).code(NUMERIC).stdout("");
         let error: Value = serde_json::from_slice(&assert.get_output().stderr).unwrap();
         let message = error["error"].as_str().unwrap();
