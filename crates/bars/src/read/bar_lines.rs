@@ -6,6 +6,7 @@ use crate::clean::jumps::PAIR_SPACING_MAX_NS;
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
+use crate::clean::weekly_close::WeekEnds;
 use crate::error::message::shortened;
 use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result};
@@ -120,6 +121,10 @@ pub struct BarLines {
     reached: Option<i64>,
     /// Distances of the rows so far; `None` once two were as far apart as bars of `base`.
     spacings: Option<Spacings>,
+    /// The ends of weeks that rows without offset show; `None` once the clock was doubted.
+    week_ends: Option<WeekEnds>,
+    /// The last row's time, if it is without offset.
+    last_wall_ns: Option<i64>,
     /// The last bar's open time and row.
     last: Option<(i64, BarRow)>,
     ledger: RowLedger,
@@ -160,6 +165,8 @@ impl BarLines {
             has_told_scale: false,
             reached: None,
             spacings: Some(Spacings::default()),
+            week_ends: Some(WeekEnds::new(base)).filter(|_| base < Timeframe::D1),
+            last_wall_ns: None,
             last: None,
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
@@ -356,6 +363,7 @@ impl BarLines {
             Ok(row) => match self.open_time(&row)? {
                 Ok(open_time) => {
                     self.check_spacing(open_time)?;
+                    self.check_clock(&row, format)?;
                     self.placed(open_time, row)
                 }
                 Err(fault) => Err(fault),
@@ -401,6 +409,35 @@ impl BarLines {
         }
     }
 
+    /// Warns once several weeks of the rows end as on another clock than the one they are read by.
+    fn check_clock(&mut self, row: &BarRow, format: &RowFormat) -> Result<()> {
+        let RowTime::Wall(wall_ns) = row.stamp else { return Ok(()) };
+        let before = self.last_wall_ns.replace(wall_ns);
+        let close_delay_ns = self.base.duration_ns() - self.stamp_delay_ns();
+        let (Some(ends), Some(before)) = (&mut self.week_ends, before) else { return Ok(()) };
+        if !ends.add_pause(before, wall_ns, close_delay_ns) {
+            return Ok(());
+        }
+        let zone = self.zone(row)?;
+        let doubt = self.week_ends.as_ref().and_then(|ends| ends.doubt(format.name, zone));
+        if let Some(doubt) = doubt {
+            self.warnings.push(format!(
+                "{}: {doubt}; state the zone of these bars, and ingest those before anew with their zone stated",
+                self.name.display()
+            ));
+            self.week_ends = None;
+        }
+        Ok(())
+    }
+
+    /// Time from the opening of a bar to its stamp.
+    fn stamp_delay_ns(&self) -> i64 {
+        match self.options.stamped_at {
+            StampedAt::Open => 0,
+            StampedAt::Close => self.base.duration_ns(),
+        }
+    }
+
     fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {
         // A row without volume is a bar as long as no row has one.
         let row = row.without_volume().filter(|_| !self.has_volume).unwrap_or(row);
@@ -413,10 +450,7 @@ impl BarLines {
 
     /// When the row's bar opens.
     fn open_time(&self, row: &BarRow) -> Result<Result<i64, RowFault>> {
-        let delay_ns = match self.options.stamped_at {
-            StampedAt::Open => 0,
-            StampedAt::Close => self.base.duration_ns(),
-        };
+        let delay_ns = self.stamp_delay_ns();
         if let Some(open_time) = self.session_open(row.stamp.ns() - delay_ns) {
             return Ok(Ok(open_time));
         }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::disk::{require_free, share_under_way};
 use super::existing_series::{ExistingSeries, PrefixCheck};
 use super::functions::{FunctionUse, ReadBars};
-use super::new_bars::{continued_bars, require_fitting, without_common_bars};
+use super::new_bars::{changed_clocks, continued_bars, require_fitting, without_common_bars};
 use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
 use super::spool::{SpoolFolder, parsed_row_bytes};
@@ -194,6 +194,7 @@ pub(super) fn write(
     let mut continued = BTreeMap::new();
     if let Some(kept) = &kept {
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
+        notes.extend(changed_clocks(&recordings.universe.recordings, kept));
         continued = continued_bars(&recordings.universe.recordings, &bars, kept)?;
         notes.extend(continued.iter().map(|(symbol, close_time)| {
             format!(

@@ -355,3 +355,30 @@ fn other_bars_than_those_before_are_warned_of() {
     }
     assert_eq!(lines.take_warnings(), Vec::<String>::new());
 }
+
+// The winter of a broker fits several clocks. The summer that followed was read an hour off.
+#[test]
+fn weeks_that_end_as_on_another_clock_are_warned_of() {
+    // The clock of the broker is two hours ahead of UTC all year.
+    let winter = ["01.05,23:58", "01.05,23:59", "01.08,00:00", "01.12,23:59", "01.15,00:00"];
+    let summer = ["06.01,22:59", "06.03,23:00", "06.08,22:59", "06.10,23:00"];
+    for (zone, summer_rows, expected) in [
+        ("new-york+7", 0, None),
+        ("new-york+7", 2, None),
+        (
+            "new-york+7",
+            4,
+            Some("only 2 of 4 weeks close on Friday at 17:00 in New York; as +02:00 it is 4: check the time zone"),
+        ),
+        ("+02:00", 4, None),
+    ] {
+        let mut lines = BarLines::new(Path::new("live"), &in_zone(zone), Timeframe::M1, None);
+        for time in winter.iter().chain(&summer[..summer_rows]) {
+            let bars = lines.push(format!("2018.{time},2,3,1,2,7").as_bytes()).unwrap();
+            assert_eq!(bars.len(), 1, "{zone}: {time}");
+        }
+        let warnings = lines.take_warnings();
+        assert_eq!(warnings.len(), usize::from(expected.is_some()), "{zone}: {warnings:?}");
+        assert!(expected.is_none_or(|text| warnings[0].contains(text)), "{zone}: {warnings:?}");
+    }
+}
