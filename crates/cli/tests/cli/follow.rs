@@ -182,6 +182,9 @@ fn each_of_several_instruments_is_followed_by_its_name() {
     stage.write("USDJPY1.csv", &stage.text("USDJPY.csv"));
     let named = stage.succeeds("predict --run run --follow USDJPY1.csv --stop-at-end --cold --out named.csv");
     assert_eq!(named["symbol"], "USDJPY");
+    let lower =
+        stage.succeeds("predict --run run --follow EURUSD.csv --stop-at-end --cold --symbol eurusd --out lower.csv");
+    assert_eq!(lower["symbol"], "EURUSD");
     let [message, _] = stage.fails("predict --run run --follow whole.csv", 2);
     assert!(message.contains("series.h5: --symbol says whose bars are followed: EURUSD, USDJPY"), "{message}");
     let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol GBPUSD", 2);
