@@ -106,8 +106,8 @@ impl<'a> TextLines<'a> {
         Ok(Some(self.line))
     }
 
-    /// False if the last line that was read goes to the end of the file without an end of its own,
-    /// also after that end: the rest of it may not be written yet.
+    /// False if the last line that was read goes to the end of the file without an end of its own:
+    /// the rest of it may not be written yet.
     pub(crate) fn has_end(&self) -> bool {
         self.has_end
     }

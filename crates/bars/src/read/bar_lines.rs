@@ -179,7 +179,7 @@ impl BarLines {
             has_told_scale: false,
             reached: None,
             spacings: Some(Spacings::default()),
-            week_ends: Some(WeekEnds::new(base)).filter(|_| base < Timeframe::D1),
+            week_ends: (base < Timeframe::D1).then(|| WeekEnds::new(base)),
             last_wall_ns: None,
             last: None,
             ledger: RowLedger::new(name.to_owned(), options.on_error),
