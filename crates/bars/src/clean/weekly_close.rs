@@ -190,6 +190,27 @@ impl WeekEnds {
         self.kept(zone, "as stated", (fits && is_clear).then_some(best)).warning
     }
 
+    /// A doubt about the clock of these weeks, whose times are in UTC, if those of `before` close on
+    /// Friday at 17:00 in New York and several of these all at one other hour.
+    pub(crate) fn doubt_after(&self, before: &WeekEnds) -> Option<String> {
+        let (utc, weeks) = (Zone::utc(), self.weekends.len());
+        let missed: Vec<&Weekend> = self.weekends.iter().filter(|weekend| !self.closes(&utc, weekend)).collect();
+        let first = *missed.first()?;
+        let past_ns = |weekend: &Weekend| WeekEnds::past_close_ns(&utc, weekend);
+        let are_alike = missed.iter().all(|weekend| (past_ns(weekend) - past_ns(first)).abs() <= TOLERANCE_NS);
+        let is_clear = missed.len() >= DOUBT_WEEKS_MIN && 2 * missed.len() > weeks && are_alike;
+        let was_known = 2 * before.agreeing(&utc) > before.weekends.len();
+        let shown = display_utc(new_york().wall_ns(first.close_ns));
+        (is_clear && was_known).then(|| {
+            format!(
+                "{} of {weeks} weeks of the new bars do not close on Friday at 17:00 in New York, as those before do, but at one other hour ({} at {}): if their times have no offset, check their zone",
+                missed.len(),
+                &shown[..10],
+                &shown[11..16]
+            )
+        })
+    }
+
     /// A zone that stays whatever the weekends say; `fitting` is the one that they speak for.
     fn kept(&self, zone: &Zone, why: &str, fitting: Option<&Zone>) -> ZoneChoice {
         let (found, weeks) = (self.fit(zone), self.weekends.len());

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use megabatch_bars::{
     Bar, BarSource as _, Bars, FileSummary, ReadSummary, Recording, RowError, SpooledBars, Timeframe,
-    listed as listed_names, partition_point,
+    later_weeks_doubt, listed as listed_names, partition_point,
 };
 use serde_json::Value;
 
@@ -106,6 +106,26 @@ pub(super) fn changed_clocks(recordings: &[Recording], kept: &ExistingSeries) ->
             )
         })
         .collect()
+}
+
+/// Warnings of instruments whose new `bars` have weeks that end at another hour than those of
+/// `kept`, as bars do that come by a wrong clock.
+///
+/// # Errors
+/// Bars that cannot be read.
+pub(super) fn other_weeks(
+    recordings: &[Recording],
+    bars: &[SpooledBars],
+    kept: &ExistingSeries,
+) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    for (Recording { symbol, .. }, bars) in recordings.iter().zip(bars) {
+        let then = instrument(&kept.provenance, symbol);
+        let Some(last_close) = then.and_then(|then| then["last_close_time_ns"].as_i64()) else { continue };
+        let doubt = later_weeks_doubt(bars, last_close - bars.timeframe().duration_ns())?;
+        warnings.extend(doubt.map(|doubt| format!("{symbol}: {doubt}")));
+    }
+    Ok(warnings)
 }
 
 /// Instruments whose last bar in the series was unfinished, as `bars` have it, with its close. The

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::disk::{require_free, share_under_way};
 use super::existing_series::{ExistingSeries, PrefixCheck};
 use super::functions::{FunctionUse, ReadBars};
-use super::new_bars::{changed_clocks, continued_bars, require_fitting, without_common_bars};
+use super::new_bars::{changed_clocks, continued_bars, other_weeks, require_fitting, without_common_bars};
 use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
 use super::spool::{SpoolFolder, parsed_row_bytes};
@@ -243,7 +243,10 @@ pub(super) fn write(
     };
     let mut source = provenance_json(&recipe, &recordings, series, &fingerprints)?;
     let mut doubts = implausible::warnings(&instruments, &spec)?;
-    doubts.extend(kept.as_ref().and_then(|kept| without_common_bars(&recordings.universe.recordings, kept)));
+    if let Some(kept) = &kept {
+        doubts.extend(without_common_bars(&recordings.universe.recordings, kept));
+        doubts.extend(other_weeks(&recordings.universe.recordings, &bars, kept)?);
+    }
     let mut report = SeriesReport::new(out, &recordings, &spec, &header, doubts);
     if let Some(functions) = &functions {
         source["functions"] = functions.provenance();
