@@ -46,6 +46,7 @@ pub use proof::{Moment, Proof, prove_samples, prove_scalers};
 pub use read::bar_lines::{BarLines, KnownBars};
 pub use read::compared::ComparedFiles;
 pub use read::event_count::EventCount;
+pub use read::later_weeks::later_weeks_doubt;
 pub use read::summary::{BarCounts, FileSummary, OwnBars, PairSummary, ReadSummary};
 pub use read::universe::{
     SymbolRead, Universe, UsableSymbols, bar_files, estimated_rows, folders_with_bars, is_bar_file, read_all,

@@ -3,6 +3,7 @@ mod by_timeframe;
 pub(crate) mod compared;
 pub(crate) mod event_count;
 mod joined;
+pub(crate) mod later_weeks;
 mod own_bars;
 pub(crate) mod pair;
 pub(crate) mod profile;

@@ -273,6 +273,27 @@ fn exports_of_metatrader_are_read_in_their_encoding() {
 }
 
 #[test]
+fn a_last_line_that_is_being_written_is_said_to_have_no_end() {
+    let why = "(this last line has no end, as in a file that is still being written)";
+    // Among the lines that show the format, and behind them.
+    for rows in [4, 59] {
+        for (cut, expected) in [
+            ("2018-07-02 03:00,1,1", "5 fields or more, and there are 3"),
+            ("2018-07-02 03:00,1,1,1,0.5,2", "a low at or below open and close"),
+        ] {
+            let text = format!("{}{}{cut}", minutes("00", rows), minutes("02", if rows > 4 { 20 } else { 0 }));
+            let read_text = |text: &str, options: &ReadOptions| read_texts(&[("EURUSD.csv", text)], options);
+            let error = read_text(&text, &ReadOptions::default()).unwrap_err().to_string();
+            assert!(error.contains(&format!("unfinished last row: expected {expected} {why}")), "{error}");
+            let skip = ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() };
+            assert_eq!(read_text(&text, &skip).unwrap().summary.dropped(RowError::Unfinished), 1);
+            let whole = read_text(&format!("{text}\n"), &ReadOptions::default()).unwrap_err().to_string();
+            assert!(whole.contains(expected) && !whole.contains("no end"), "{whole}");
+        }
+    }
+}
+
+#[test]
 fn what_stands_before_a_header_or_repeats_it_is_no_row() {
     let header = "Date,Open,High,Low,Close\n";
     let text = format!(

@@ -19,6 +19,11 @@ const WEEK_NS: i64 = 7 * DAY_NS;
 const TOLERANCE_NS: i64 = 5 * MINUTE_NS;
 /// Fewest weeks of a file for its own clock to count beside files of another.
 const OWN_WEEKS_MIN: usize = 4;
+/// Fewest weeks by which another clock fits better for the clock of bars to be doubted: one may be
+/// of a holiday.
+const DOUBT_WEEKS_MIN: usize = 2;
+/// Weeks in which clocks that change at different times of the year differ.
+const YEAR_WEEKS: i64 = 53;
 
 /// The clock by which a file is read, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,14 +80,22 @@ impl WeekEnds {
         for next in stamps {
             self.need_a_clock |= matches!(next, RowTime::Wall(_));
             if let (Some(RowTime::Wall(last_ns)), RowTime::Wall(next_ns)) = (last.replace(next), next) {
-                let close_ns = last_ns + close_delay_ns;
-                let open_ns = next_ns + close_delay_ns - self.base.duration_ns();
-                let pause = Gap { from: close_ns, to: open_ns };
-                if (DAY_NS..=WEEKEND_NS_MAX).contains(&pause.duration_ns()) && pause.spans_a_saturday_noon() {
-                    self.weekends.push(Weekend { close_ns, open_ns });
-                }
+                self.add_pause(last_ns, next_ns, close_delay_ns);
             }
         }
+    }
+
+    /// Adds the pause between two bars, whose stamps are `close_delay_ns` before their closes, if
+    /// it is a weekend; true if it is.
+    pub(crate) fn add_pause(&mut self, last_ns: i64, next_ns: i64, close_delay_ns: i64) -> bool {
+        let close_ns = last_ns + close_delay_ns;
+        let open_ns = next_ns + close_delay_ns - self.base.duration_ns();
+        let pause = Gap { from: close_ns, to: open_ns };
+        let is_weekend = (DAY_NS..=WEEKEND_NS_MAX).contains(&pause.duration_ns()) && pause.spans_a_saturday_noon();
+        if is_weekend {
+            self.weekends.push(Weekend { close_ns, open_ns });
+        }
+        is_weekend
     }
 
     /// Adds the weekends of another file. Those that both have, as they cover the same time, count
@@ -158,10 +171,44 @@ impl WeekEnds {
             }
             None if fits => {
                 let warning = self.missed(best).or_else(|| self.too_long_to_tell(best, &candidates));
-                ZoneChoice { zone: best.clone(), why: self.tally(best, default), warning }
+                let rivals = if warning.is_none() { self.rivals(best, &candidates) } else { String::new() };
+                ZoneChoice { zone: best.clone(), why: self.tally(best, default) + &rivals, warning }
             }
             None => self.undecided(default, format),
         }
+    }
+
+    /// A doubt about the clock `zone` of bars of `format`, if the ends of several weeks speak for
+    /// another one.
+    pub(crate) fn doubt(&self, format: FormatName, zone: &Zone) -> Option<String> {
+        let candidates = candidates(format);
+        let best = self.best(&candidates);
+        let (found, better) = (self.fit(zone), self.fit(best));
+        let fits = 2 * better.closes > self.weekends.len();
+        let is_clear = better.closes >= found.closes + DOUBT_WEEKS_MIN
+            || better.closes == found.closes && better.opens >= found.opens + DOUBT_WEEKS_MIN;
+        self.kept(zone, "as stated", (fits && is_clear).then_some(best)).warning
+    }
+
+    /// A doubt about the clock of these weeks, whose times are in UTC, if those of `before` close on
+    /// Friday at 17:00 in New York and several of these all at one other hour.
+    pub(crate) fn doubt_after(&self, before: &WeekEnds) -> Option<String> {
+        let (utc, weeks) = (Zone::utc(), self.weekends.len());
+        let missed: Vec<&Weekend> = self.weekends.iter().filter(|weekend| !self.closes(&utc, weekend)).collect();
+        let first = *missed.first()?;
+        let past_ns = |weekend: &Weekend| WeekEnds::past_close_ns(&utc, weekend);
+        let are_alike = missed.iter().all(|weekend| (past_ns(weekend) - past_ns(first)).abs() <= TOLERANCE_NS);
+        let is_clear = missed.len() >= DOUBT_WEEKS_MIN && 2 * missed.len() > weeks && are_alike;
+        let was_known = 2 * before.agreeing(&utc) > before.weekends.len();
+        let shown = display_utc(new_york().wall_ns(first.close_ns));
+        (is_clear && was_known).then(|| {
+            format!(
+                "{} of {weeks} weeks of the new bars do not close on Friday at 17:00 in New York, as those before do, but at one other hour ({} at {}): if their times have no offset, check their zone",
+                missed.len(),
+                &shown[..10],
+                &shown[11..16]
+            )
+        })
     }
 
     /// A zone that stays whatever the weekends say; `fitting` is the one that they speak for.
@@ -184,6 +231,24 @@ impl WeekEnds {
             })
         });
         ZoneChoice { zone: zone.clone(), why: why.to_owned(), warning }
+    }
+
+    /// The clocks that fit as well as `chosen` and read times of the year to come otherwise, as the
+    /// end of a sentence.
+    fn rivals(&self, chosen: &Zone, candidates: &[Zone]) -> String {
+        let last_ns = self.weekends.iter().map(|weekend| weekend.close_ns).max().unwrap_or(0);
+        let year = (1..=YEAR_WEEKS).map(|week| last_ns + week * WEEK_NS);
+        let differs = |other: &Zone| year.clone().any(|wall_ns| chosen.utc_ns(wall_ns) != other.utc_ns(wall_ns));
+        let fit = self.fit(chosen);
+        let rivals = candidates.iter().filter(|other| self.fit(other) == fit && differs(other));
+        let rivals: Vec<String> = rivals.map(ToString::to_string).collect();
+        if rivals.is_empty() {
+            return String::new();
+        }
+        format!(
+            "; {} fit as well and differ at other times of the year: state the zone if {chosen} is not known to be it",
+            listed(&rivals)
+        )
     }
 
     fn tally(&self, chosen: &Zone, default: &Zone) -> String {
@@ -409,6 +474,42 @@ mod tests {
         // Three weeks show no clock of their own.
         let few = weekends("america/new_york", Timeframe::M1, FRIDAY_2018_NS + 10 * WEEK_NS, 3);
         assert_eq!(few.own_choice(HistData, &common.zone), None);
+    }
+
+    /// `megabatch ingest` of a broker's winter chose one of three clocks without a word.
+    #[test]
+    fn clocks_that_differ_in_summer_alone_are_named() {
+        use FormatName::{HistData, MetaTrader};
+        let told = |zone: &str, count: i64, format: FormatName| weeks(zone, 0, count).choose(format, None).why;
+        assert_eq!(
+            told("new-york+7", 8, MetaTrader),
+            "8 of 8 weeks close on Friday at 17:00 in New York; as UTC, the format's default, 0 would; +02:00, london+2 fit as \
+             well and differ at other times of the year: state the zone if new-york+7 is not known to be it"
+        );
+        let winter = told("-05:00", 8, HistData);
+        assert!(winter.contains("; America/New_York, london-5 fit as well and differ"), "{winter}");
+        for (zone, format) in [("new-york+7", MetaTrader), ("America/New_York", HistData)] {
+            let year = told(zone, 52, format);
+            assert!(!year.contains("fit as well"), "{year}");
+        }
+    }
+
+    #[test]
+    fn a_clock_is_doubted_by_several_weeks() {
+        let winter = weeks("+02:00", 0, 8);
+        for (summer_weeks, clock, expected) in [
+            (0, "new-york+7", None),
+            (1, "new-york+7", None),
+            (2, "new-york+7", Some("only 8 of 10 weeks close on Friday at 17:00 in New York; as +02:00 it is 10")),
+            (2, "+02:00", None),
+        ] {
+            let mut ends = winter.clone();
+            ends.extend(&weeks("+02:00", 20, summer_weeks));
+            let doubt = ends.doubt(FormatName::MetaTrader, &zone_named(clock));
+            assert_eq!(doubt.is_some(), expected.is_some(), "{summer_weeks} {clock}: {doubt:?}");
+            assert!(expected.is_none_or(|text| doubt.is_some_and(|doubt| doubt.contains(text))), "{clock}");
+        }
+        assert_eq!(WeekEnds::new(Timeframe::M1).doubt(FormatName::MetaTrader, &Zone::utc()), None);
     }
 
     #[test]

@@ -33,7 +33,8 @@ pub enum RowError {
     NoValue,
     /// A label that ends before its bar.
     LabelEnd,
-    /// The unfinished bar with which a file ends, of which another file has more.
+    /// The unfinished bar with which a file ends, of which another file has more; or its last line,
+    /// if that has no end and is no row.
     Unfinished,
 }
 

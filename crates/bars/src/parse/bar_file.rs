@@ -69,6 +69,8 @@ pub(crate) struct BarFile {
     has_several: Option<bool>,
     adjusted_column: Option<AdjustedColumn>,
     assumed_volume: Option<AssumedVolume>,
+    /// True if the line that is added is the last of the file and has no end.
+    is_without_end: bool,
     /// Error of the first row that stops reading, unless the rows together show which column is
     /// wrong.
     stopped: Option<Error>,
@@ -118,13 +120,16 @@ impl BarFile {
             has_several,
             adjusted_column: AdjustedColumn::from_format(&format),
             assumed_volume: AssumedVolume::new(&format),
+            is_without_end: false,
             stopped: None,
         };
-        for (line, text) in &head {
+        for (place, (line, text)) in head.iter().enumerate() {
+            source.is_without_end = place + 1 == head.len() && !rest.has_end();
             source.add(*line, text)?;
         }
         let mut text = Vec::new();
         while let Some(line) = rest.read_into(&mut text)? {
+            source.is_without_end = !rest.has_end();
             source.add(line, &text)?;
         }
         let has_symbols = source.format.has_sure_symbols
@@ -210,7 +215,8 @@ impl BarFile {
         let is_no_adjusted_close =
             self.adjusted_column.as_mut().is_some_and(|column| column.add(&fields, &self.format, line));
         let misfits = row.as_ref().is_ok_and(|row| self.column_order.add(row)) || is_no_adjusted_close;
-        match row.and_then(|row| self.checked(row)) {
+        let row = row.and_then(|row| self.checked(row));
+        match row.map_err(|fault| if self.is_without_end { fault.without_end_of_line() } else { fault }) {
             Ok(row) => {
                 self.digits.add(&fields, &self.format.columns);
                 self.open_close.add(&row);
@@ -385,6 +391,14 @@ impl RestOfLines<'_> {
         match self {
             RestOfLines::All(lines) => lines.read_into(text),
             RestOfLines::Symbol(lines) => lines.read_into(text),
+        }
+    }
+
+    /// False if the last line that was read ends with the file, without an end of its own.
+    fn has_end(&self) -> bool {
+        match self {
+            RestOfLines::All(lines) => lines.has_end(),
+            RestOfLines::Symbol(_) => true,
         }
     }
 }

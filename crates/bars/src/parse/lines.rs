@@ -122,7 +122,7 @@ impl<'a> TextLines<'a> {
             };
             let Some(&first) = buffer.first() else {
                 line.extend(CUT.iter().filter(|_| is_cut));
-                self.has_end = false;
+                self.has_end &= !found;
                 return Ok(found);
             };
             if std::mem::take(&mut self.after_return) && first == b'\n' {
@@ -263,6 +263,17 @@ mod tests {
         assert_eq!(lines_of(text).unwrap(), expected);
         assert_eq!(lines_of(&gzip(text)).unwrap(), expected);
         assert_eq!(lines_of(b"").unwrap(), []);
+    }
+
+    #[test]
+    fn a_last_line_without_an_end_is_told() {
+        for (text, has_end) in [("a\nb\n", true), ("a\nb", false), ("", true)] {
+            let mut file = tempfile::NamedTempFile::new().unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+            let mut lines = TextLines::open(file.path()).unwrap();
+            lines.read_head().unwrap();
+            assert_eq!(lines.has_end(), has_end, "{text:?}");
+        }
     }
 
     #[test]

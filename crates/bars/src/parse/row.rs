@@ -200,6 +200,13 @@ impl RowFault {
         RowFault { kind: RowError::Unreadable, expected }
     }
 
+    /// The same fault in a last line without an end, which may be a part of a row.
+    pub(crate) fn without_end_of_line(self) -> Self {
+        let expected =
+            format!("{} (this last line has no end, as in a file that is still being written)", self.expected);
+        RowFault { kind: RowError::Unfinished, expected }
+    }
+
     /// The fault of a row that names no symbol, among rows of several.
     pub(crate) fn without_symbol() -> Self {
         RowFault::unreadable("a symbol in its column, as other rows have".to_owned())

@@ -181,14 +181,16 @@ pub(crate) fn nearest_first(name: &str, mut symbols: Vec<String>) -> Vec<String>
 }
 
 /// The size of one pip in units of the price: 0.01 for pairs quoted in yen, 0.0001 for other
-/// currency pairs.
+/// currency pairs. A broker's ending counts for nothing: `EURUSD.r`, `EURUSD_ecn`.
 ///
 /// # Errors
 /// [`Error::UnknownPipSize`] for anything else: shares, metals and coins have no pip that everybody
 /// agrees on.
 pub fn pip_size_of(symbol: &str) -> Result<f64> {
     let unknown = || Error::UnknownPipSize { symbol: symbol.to_owned() };
-    let pair = pair_at_start(&symbol.to_uppercase()).ok_or_else(unknown)?;
+    let name = symbol.to_uppercase().replacen('/', "", 1);
+    let mut words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    let pair = words.next().and_then(pair_at_start).ok_or_else(unknown)?;
     match pair.split_at(3) {
         (first, _) if METALS.contains(&first) => Err(unknown()),
         (_, "JPY") => Ok(0.01),
@@ -332,10 +334,20 @@ mod tests {
 
     #[test]
     fn pip_sizes() {
-        for (symbol, pip_size) in [("EURUSD", 0.0001), ("usdjpy", 0.01), ("EURJPY", 0.01), ("GBPUSDm", 0.0001)] {
+        for (symbol, pip_size) in [
+            ("EURUSD", 0.0001),
+            ("usdjpy", 0.01),
+            ("EURJPY", 0.01),
+            ("GBPUSDm", 0.0001),
+            // `ingest --symbol EURUSD.r` asked for the size.
+            ("EURUSD.r", 0.0001),
+            ("USDJPY_ecn", 0.01),
+            ("#EURUSD", 0.0001),
+            ("eur/usd", 0.0001),
+        ] {
             assert_eq!(pip_size_of(symbol).unwrap(), pip_size, "{symbol}");
         }
-        for symbol in ["", "AAPL", "XAUUSD", "JPY", "EURUSDXY", "ÄÖÜ€"] {
+        for symbol in ["", ".", "EUR.USD", "BF/B", "AAPL", "XAUUSD", "JPY", "EURUSDXY", "ÄÖÜ€"] {
             assert!(pip_size_of(symbol).unwrap_err().to_string().contains("or give the size"), "{symbol}");
         }
     }

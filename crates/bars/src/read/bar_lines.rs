@@ -6,6 +6,7 @@ use crate::clean::jumps::PAIR_SPACING_MAX_NS;
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
+use crate::clean::weekly_close::WeekEnds;
 use crate::error::message::shortened;
 use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result};
@@ -41,6 +42,9 @@ const PAIR_CLOSE_FACTOR_MAX: f64 = 1.05;
 /// Largest factor between such closes of a pair of currencies where bars are days or longer.
 const PAIR_DAYS_CLOSE_FACTOR_MAX: f64 = 1.1;
 
+/// Time of known bars that shows the pauses of a market, its weekends among them.
+const PAUSES_SHOWN_NS: i64 = 14 * DAY_NS;
+
 /// The last bars that were known before, without further columns.
 #[derive(Debug, Default)]
 pub struct KnownBars(Vec<Bar>);
@@ -50,6 +54,14 @@ impl KnownBars {
     pub fn new(bars: &Bars) -> Self {
         let first = bars.len().saturating_sub(KNOWN_MAX);
         KnownBars((first..bars.len()).map(|k| bars.without_columns(k)).collect())
+    }
+
+    /// Longest time from one bar to the next; `None` for too few bars to show the pauses of their
+    /// market.
+    fn longest_step_ns(&self) -> Option<i64> {
+        let span_ns = self.0.last()?.open_time - self.0.first()?.open_time;
+        let longest_ns = self.0.windows(2).map(|pair| pair[1].open_time - pair[0].open_time).max();
+        longest_ns.filter(|_| span_ns >= PAUSES_SHOWN_NS)
     }
 }
 
@@ -110,6 +122,8 @@ pub struct BarLines {
     passed_over: u64,
     /// Bars that rows of their times must equal; none once one was another.
     known: KnownBars,
+    /// Longest time from one known bar to the next.
+    longest_step_ns: Option<i64>,
     /// Close of the last bar, known before or not.
     last_close: Option<f64>,
     /// The last known bar after more trades.
@@ -120,6 +134,10 @@ pub struct BarLines {
     reached: Option<i64>,
     /// Distances of the rows so far; `None` once two were as far apart as bars of `base`.
     spacings: Option<Spacings>,
+    /// The ends of weeks that rows without offset show; `None` once the clock was doubted.
+    week_ends: Option<WeekEnds>,
+    /// The last row's time, if it is without offset.
+    last_wall_ns: Option<i64>,
     /// The last bar's open time and row.
     last: Option<(i64, BarRow)>,
     ledger: RowLedger,
@@ -154,12 +172,15 @@ impl BarLines {
             known_until,
             passed_over: 0,
             known: KnownBars::default(),
+            longest_step_ns: None,
             last_close: None,
             finished: None,
             warnings: Vec::new(),
             has_told_scale: false,
             reached: None,
             spacings: Some(Spacings::default()),
+            week_ends: (base < Timeframe::D1).then(|| WeekEnds::new(base)),
+            last_wall_ns: None,
             last: None,
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
@@ -169,11 +190,11 @@ impl BarLines {
     }
 
     /// The reader, which warns of the first row that is another bar than the `known` one of its
-    /// time.
+    /// time, and of days without bars, where the `known` ones have no such pause.
     #[must_use]
     pub fn comparing_with(self, known: KnownBars) -> Self {
         let last_close = known.0.last().map(|known| known.close);
-        BarLines { known, last_close, ..self }
+        BarLines { longest_step_ns: known.longest_step_ns(), known, last_close, ..self }
     }
 
     /// The reader of the lines of `file`, whose rows show if a column such as `company` names
@@ -356,6 +377,7 @@ impl BarLines {
             Ok(row) => match self.open_time(&row)? {
                 Ok(open_time) => {
                     self.check_spacing(open_time)?;
+                    self.check_clock(&row, format)?;
                     self.placed(open_time, row)
                 }
                 Err(fault) => Err(fault),
@@ -401,6 +423,35 @@ impl BarLines {
         }
     }
 
+    /// Warns once several weeks of the rows end as on another clock than the one they are read by.
+    fn check_clock(&mut self, row: &BarRow, format: &RowFormat) -> Result<()> {
+        let RowTime::Wall(wall_ns) = row.stamp else { return Ok(()) };
+        let before = self.last_wall_ns.replace(wall_ns);
+        let close_delay_ns = self.base.duration_ns() - self.stamp_delay_ns();
+        let (Some(ends), Some(before)) = (&mut self.week_ends, before) else { return Ok(()) };
+        if !ends.add_pause(before, wall_ns, close_delay_ns) {
+            return Ok(());
+        }
+        let zone = self.zone(row)?;
+        let doubt = self.week_ends.as_ref().and_then(|ends| ends.doubt(format.name, zone));
+        if let Some(doubt) = doubt {
+            self.warnings.push(format!(
+                "{}: {doubt}; state the zone of these bars, and ingest those before anew with their zone stated",
+                self.name.display()
+            ));
+            self.week_ends = None;
+        }
+        Ok(())
+    }
+
+    /// Time from the opening of a bar to its stamp.
+    fn stamp_delay_ns(&self) -> i64 {
+        match self.options.stamped_at {
+            StampedAt::Open => 0,
+            StampedAt::Close => self.base.duration_ns(),
+        }
+    }
+
     fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {
         // A row without volume is a bar as long as no row has one.
         let row = row.without_volume().filter(|_| !self.has_volume).unwrap_or(row);
@@ -413,10 +464,7 @@ impl BarLines {
 
     /// When the row's bar opens.
     fn open_time(&self, row: &BarRow) -> Result<Result<i64, RowFault>> {
-        let delay_ns = match self.options.stamped_at {
-            StampedAt::Open => 0,
-            StampedAt::Close => self.base.duration_ns(),
-        };
+        let delay_ns = self.stamp_delay_ns();
         if let Some(open_time) = self.session_open(row.stamp.ns() - delay_ns) {
             return Ok(Ok(open_time));
         }
@@ -500,6 +548,7 @@ impl BarLines {
         row.check_columns(&self.options.columns, &mut self.have_values)?;
         let bar = row.bar(open_time);
         self.check_common_bars(&bar);
+        self.check_pause(open_time);
         self.check_scale(&bar);
         (self.reached, self.last) = (Some(open_time), Some((open_time, row)));
         Ok(Some(bar))
@@ -542,6 +591,25 @@ impl BarLines {
         ));
     }
 
+    /// Warns of a pause of more than a day that is longer than all those of the known bars.
+    fn check_pause(&mut self, open_time: i64) {
+        let Some((earlier, longest_step_ns)) = self.earlier_open_time().zip(self.longest_step_ns) else { return };
+        if open_time - earlier <= longest_step_ns.max(DAY_NS) {
+            return;
+        }
+        self.warnings.push(format!(
+            "{}: there is no bar from {} to {}, and the bars before have no pause of that length: are bars missing?",
+            self.name.display(),
+            display_utc(earlier + self.base.duration_ns()),
+            display_utc(open_time)
+        ));
+    }
+
+    /// When the last bar opens, known before or not.
+    fn earlier_open_time(&self) -> Option<i64> {
+        self.last.as_ref().map(|(open_time, _)| *open_time).or(self.known_until)
+    }
+
     /// Warns of the first bar whose close is far from that of the bar before it.
     fn check_scale(&mut self, bar: &Bar) {
         let Some(before) = self.last_close.replace(bar.close) else { return };
@@ -550,8 +618,7 @@ impl BarLines {
             return;
         }
         let is_pair = self.options.symbol.as_deref().is_some_and(is_currency_pair);
-        let earlier = self.last.as_ref().map(|(open_time, _)| *open_time).or(self.known_until);
-        let is_near = earlier.is_some_and(|earlier| bar.open_time - earlier <= PAIR_SPACING_MAX_NS);
+        let is_near = self.earlier_open_time().is_some_and(|earlier| bar.open_time - earlier <= PAIR_SPACING_MAX_NS);
         let factor_max = match is_pair && is_near {
             true if self.base < Timeframe::D1 => PAIR_CLOSE_FACTOR_MAX,
             true => PAIR_DAYS_CLOSE_FACTOR_MAX,

@@ -169,13 +169,26 @@ impl FromStr for Zone {
         let expected = "UTC, an offset such as +02:00, a name such as America/New_York, or hours from a city or zone such as \
                         new-york+7 or America/Chicago+7";
         let unknown = || {
-            let nearest =
-                nearest_name(name).map_or(String::new(), |nearest| format!("{nearest}, the nearest name, or "));
-            UnknownName::new("time zone", name, nearest + expected)
+            let meant = meant_offset(name).map(|offset| format!("{offset}, or "));
+            let nearest = || nearest_name(name).map(|nearest| format!("{nearest}, the nearest name, or "));
+            UnknownName::new("time zone", name, meant.or_else(nearest).unwrap_or_default() + expected)
         };
         let rules = fixed.or_else(|| TimeZone::get(name).ok()).ok_or_else(unknown)?;
         let name = rules.iana_name().unwrap_or(name).to_owned();
         Ok(Zone { name, rules, ahead_ns: 0 })
+    }
+}
+
+/// The offset that is meant by hours after `GMT` or `UTC`, such as +02:00 by `GMT+2`. The IANA name
+/// `Etc/GMT+2`, which is near, is behind UTC.
+fn meant_offset(name: &str) -> Option<String> {
+    let (place, offset) = name.split_at(name.find(['+', '-'])?);
+    if !["gmt", "utc"].iter().any(|known| place.trim_end().eq_ignore_ascii_case(known)) {
+        return None;
+    }
+    match offset.parse::<i64>() {
+        Ok(hours) if hours.abs() <= HOURS_MAX => Some(format!("{hours:+03}:00")),
+        _ => parse_offset(offset.as_bytes()).map(|_| offset.to_owned()),
     }
 }
 
@@ -364,6 +377,25 @@ mod tests {
         let error = "Europe/Athen".parse::<Zone>().unwrap_err().to_string();
         let expected = "unknown time zone `Europe/Athen`: expected Europe/Athens, the nearest name, or UTC, an offset";
         assert!(error.starts_with(expected), "{error}");
+    }
+
+    /// `GMT+2` was told `Etc/GMT+2`, which is two hours behind UTC.
+    #[test]
+    fn hours_after_gmt_are_told_as_an_offset() {
+        for (name, offset) in [
+            ("GMT+2", "+02:00"),
+            ("gmt-5", "-05:00"),
+            ("GMT +3", "+03:00"),
+            ("UTC+02:00", "+02:00"),
+            ("UTC+0530", "+0530"),
+        ] {
+            let error = name.parse::<Zone>().unwrap_err().to_string();
+            assert!(error.contains(&format!(": expected {offset}, or UTC, an offset such as")), "{error}");
+            assert!(offset.parse::<Zone>().is_ok() && !error.contains("Etc/GMT"), "{error}");
+        }
+        for name in ["GMT+99", "EST+7", "GMT+x"] {
+            assert_eq!(meant_offset(name), None, "{name}");
+        }
     }
 
     #[test]

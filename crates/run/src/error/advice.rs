@@ -33,6 +33,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::BadRow { kind: RowError::Duplicate, .. } => {
             "use `--repeats first` or `last`, or `--on-error skip` or `repair`, which keep the first"
         }
+        BarsError::BadRow { kind: RowError::Unfinished, .. } => "wait until that line is whole, or delete it",
         BarsError::BadRow { .. } => {
             "`--on-error repair` mends or drops such rows and counts them, `--on-error skip` only drops them"
         }
@@ -142,6 +143,20 @@ mod tests {
         assert!(Error::from(error).to_string().ends_with(
             "; use `--symbol` where a file's name does not tell the pair, else `--target log_return` or `--pip-size`"
         ));
+    }
+
+    /// `ingest --append` of a file that was being written advised an option that it refuses.
+    #[test]
+    fn a_line_that_is_being_written_is_waited_for() {
+        let error = BarsError::BadRow {
+            path: "A.csv".into(),
+            line: 3,
+            kind: RowError::Unfinished,
+            expected: "5 fields or more, and there are 2".to_owned(),
+            text: "2018-01-02 00:05,1.".to_owned(),
+        };
+        let text = Error::from(error).to_string();
+        assert!(text.ends_with("; wait until that line is whole, or delete it"), "{text}");
     }
 
     /// Thirty files with a bad row each were told that skipping leaves them out: it drops a row of

@@ -6,10 +6,11 @@ use std::path::Path;
 
 use megabatch_bars::{
     Bar, BarSource as _, Bars, FileSummary, ReadSummary, Recording, RowError, SpooledBars, Timeframe,
-    listed as listed_names, partition_point,
+    later_weeks_doubt, listed as listed_names, partition_point,
 };
 use serde_json::Value;
 
+use super::Bins;
 use super::existing_series::ExistingSeries;
 use super::provenance::{LISTS, instrument, last_bar, listed};
 use crate::error::{Error, Result};
@@ -26,7 +27,13 @@ pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], ke
     for (Recording { symbol, summary, .. }, bars) in recordings.iter().zip(bars) {
         roles.require_same(summary, out)?;
         let Some(then) = instrument(&kept.provenance, symbol) else { continue };
-        if let Some(first) = then["first_open_time_ns"].as_i64()
+        let first = then["first_open_time_ns"].as_i64();
+        if let Some(change) = ClockChange::find(then, summary)
+            && (kept.recipe.bins != Bins::default() || first.is_some_and(|first| first != summary.first_open_time))
+        {
+            return Err(change.refusal(&kept.recipe.bins, out));
+        }
+        if let Some(first) = first
             && first != summary.first_open_time
         {
             let (was, is) = (utc(first), utc(summary.first_open_time));
@@ -52,6 +59,73 @@ pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], ke
         }
     }
     Ok(())
+}
+
+/// A file of before whose clock is inferred, and is another one by the weeks of all files now.
+struct ClockChange<'a> {
+    file: &'a FileSummary,
+    was: &'a str,
+    now: String,
+}
+
+impl<'a> ClockChange<'a> {
+    /// The first one of the instrument with the account `then`.
+    fn find(then: &'a Value, summary: &'a ReadSummary) -> Option<Self> {
+        let zones = listed(then, "files").filter_map(|file| Some((file["file"].as_str()?, file["zone"].as_str()?)));
+        let zones: BTreeMap<&str, &str> = zones.collect();
+        summary.files.iter().find_map(|file| {
+            let (was, now) = (*zones.get(shown(&file.path).as_str())?, file.zone.as_ref()?.to_string());
+            (now != was).then_some(ClockChange { file, was, now })
+        })
+    }
+
+    /// The error where bars of before depend on the clock.
+    fn refusal(&self, bins: &Bins, out: &Path) -> Error {
+        let ClockChange { file, was, now } = self;
+        Error::data(format!(
+            "{}: its times were read as {was} when {} was made, and with the new bars its clock is {now} ({}); bars of longer timeframes start by the clock {bins}; nothing was written: ingest all files anew, with their zone stated",
+            file.path.display(),
+            out.display(),
+            file.zone_why
+        ))
+    }
+}
+
+/// Notes on files whose clock is another one than when `kept` was made, while all its bars are the
+/// same on both.
+pub(super) fn changed_clocks(recordings: &[Recording], kept: &ExistingSeries) -> Vec<String> {
+    let changes = recordings.iter().filter_map(|Recording { symbol, summary, .. }| {
+        ClockChange::find(instrument(&kept.provenance, symbol)?, summary)
+    });
+    changes
+        .map(|ClockChange { file, was, now }| {
+            format!(
+                "{}: its times were read as {was} before, and are read as {now} with the new bars ({}); the bars of before are the same on both clocks",
+                file.path.display(),
+                file.zone_why
+            )
+        })
+        .collect()
+}
+
+/// Warnings of instruments whose new `bars` have weeks that end at another hour than those of
+/// `kept`, as bars do that come by a wrong clock.
+///
+/// # Errors
+/// Bars that cannot be read.
+pub(super) fn other_weeks(
+    recordings: &[Recording],
+    bars: &[SpooledBars],
+    kept: &ExistingSeries,
+) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    for (Recording { symbol, .. }, bars) in recordings.iter().zip(bars) {
+        let then = instrument(&kept.provenance, symbol);
+        let Some(last_close) = then.and_then(|then| then["last_close_time_ns"].as_i64()) else { continue };
+        let doubt = later_weeks_doubt(bars, last_close - bars.timeframe().duration_ns())?;
+        warnings.extend(doubt.map(|doubt| format!("{symbol}: {doubt}")));
+    }
+    Ok(warnings)
 }
 
 /// Instruments whose last bar in the series was unfinished, as `bars` have it, with its close. The

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::disk::{require_free, share_under_way};
 use super::existing_series::{ExistingSeries, PrefixCheck};
 use super::functions::{FunctionUse, ReadBars};
-use super::new_bars::{continued_bars, require_fitting, without_common_bars};
+use super::new_bars::{changed_clocks, continued_bars, other_weeks, require_fitting, without_common_bars};
 use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
 use super::spool::{SpoolFolder, parsed_row_bytes};
@@ -46,7 +46,8 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandRep
         [&recipe.bars, &recipe.bid, &recipe.ask].into_iter().flatten().filter_map(|path| unread(path)).collect();
     let recipe = recipe.clone().with_files_of_folders(host.observer)?;
     require_one_named_symbol(&recipe)?;
-    unread.iter().chain(&other_pair(&recipe)).for_each(|note| host.observer.note(note));
+    let clocks = behind_or_ahead(&recipe);
+    unread.iter().chain(&other_pair(&recipe)).chain(&clocks).for_each(|note| host.observer.note(note));
     output::check(out, &recipe.files())?;
     for file in recipe.files() {
         require_text(file, "the account of its bars that the series file keeps")?;
@@ -127,6 +128,18 @@ pub(super) fn unlike_names(stated: &str, first: &Path, second: &Path) -> Error {
     .with_field("key", "symbol")
 }
 
+/// Notes on clocks such as `Etc/GMT+2`, whose sign is the reverse of that of an offset.
+fn behind_or_ahead(recipe: &Recipe) -> BTreeSet<String> {
+    let names = [recipe.zone.as_ref().map(ToString::to_string), Some(recipe.bins.to_string())];
+    let note = |name: String| {
+        let hours: i64 = name.strip_prefix("Etc/GMT")?.parse().ok().filter(|hours: &i64| *hours != 0)?;
+        let side = if hours > 0 { "behind" } else { "ahead of" };
+        let apart = plural(hours.unsigned_abs() as usize, "hour");
+        Some(format!("{name} is {apart} {side} UTC: the sign of such a name is the reverse of that of {hours:+03}:00"))
+    };
+    names.into_iter().flatten().filter_map(note).collect()
+}
+
 /// A note on files whose names have another currency pair than the one that was stated.
 fn other_pair(recipe: &Recipe) -> Option<String> {
     let stated = recipe.symbol.as_ref()?;
@@ -194,6 +207,7 @@ pub(super) fn write(
     let mut continued = BTreeMap::new();
     if let Some(kept) = &kept {
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
+        notes.extend(changed_clocks(&recordings.universe.recordings, kept));
         continued = continued_bars(&recordings.universe.recordings, &bars, kept)?;
         notes.extend(continued.iter().map(|(symbol, close_time)| {
             format!(
@@ -229,7 +243,10 @@ pub(super) fn write(
     };
     let mut source = provenance_json(&recipe, &recordings, series, &fingerprints)?;
     let mut doubts = implausible::warnings(&instruments, &spec)?;
-    doubts.extend(kept.as_ref().and_then(|kept| without_common_bars(&recordings.universe.recordings, kept)));
+    if let Some(kept) = &kept {
+        doubts.extend(without_common_bars(&recordings.universe.recordings, kept));
+        doubts.extend(other_weeks(&recordings.universe.recordings, &bars, kept)?);
+    }
     let mut report = SeriesReport::new(out, &recordings, &spec, &header, doubts);
     if let Some(functions) = &functions {
         source["functions"] = functions.provenance();
@@ -477,6 +494,30 @@ mod tests {
     use std::collections::BTreeSet;
 
     use megabatch_bars::Feature;
+
+    use super::{Recipe, behind_or_ahead};
+
+    #[test]
+    fn clocks_with_a_reversed_sign_are_noted() {
+        for (zone, bins, expected) in [
+            ("+02:00", "new-york+7", None),
+            ("Etc/GMT", "UTC", None),
+            (
+                "UTC",
+                "Etc/GMT+2",
+                Some("Etc/GMT+2 is 2 hours behind UTC: the sign of such a name is the reverse of that of +02:00"),
+            ),
+            (
+                "Etc/GMT-1",
+                "exchange",
+                Some("Etc/GMT-1 is 1 hour ahead of UTC: the sign of such a name is the reverse of that of -01:00"),
+            ),
+        ] {
+            let recipe = Recipe { zone: Some(zone.parse().unwrap()), bins: bins.parse().unwrap(), ..Recipe::default() };
+            let notes: Vec<String> = behind_or_ahead(&recipe).into_iter().collect();
+            assert_eq!(notes, Vec::from_iter(expected), "{zone} {bins}");
+        }
+    }
 
     #[test]
     fn the_page_of_features_lists_them_all_and_marks_the_defaults() {

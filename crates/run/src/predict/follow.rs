@@ -112,7 +112,17 @@ pub fn follow(
     let mut progress = StreamProgress::new(&subject.symbol, host.observer);
     progress.begin(&live);
     let totals = StreamTotals::default();
-    let mut stream = Stream { live: &mut live, lines: &mut lines, progress: &mut progress, totals };
+    let mut stream = Stream {
+        live: &mut live,
+        lines: &mut lines,
+        progress: &mut progress,
+        totals,
+        after_finished: &|bar| {
+            let mut bars = subject.history(&request.history)?;
+            replace_last(&mut bars, bar, &subject.symbol, host);
+            Ok(begin(&subject, bars, host)?.0)
+        },
+    };
     match stream.run(first, &mut tail, &mut forecasts, host) {
         // A reader that went away, as `head` does, is no error.
         Err(error) if error.find::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {}
@@ -173,7 +183,7 @@ impl PassedLines {
 /// Puts `bar`, of which the history has a part, in the place of the last of its `bars`.
 fn replace_last(bars: &mut Bars, bar: Bar, symbol: &str, host: &Host<'_>) {
     host.observer.note(&format!(
-        "{symbol}: the bar that opens at {} was unfinished in the bars before; it is as the followed file has it now",
+        "{symbol}: the bar that opens at {} was unfinished in the bars before; it is as the followed bars have it now",
         utc(bar.open_time)
     ));
     let last = bars.len() - 1;
@@ -252,6 +262,8 @@ struct Stream<'s, 'o> {
     lines: &'s mut BarLines,
     progress: &'s mut StreamProgress<'o>,
     totals: StreamTotals,
+    /// The model after the history with this bar in the place of its last one.
+    after_finished: &'s dyn Fn(Bar) -> Result<BarStream<'o>>,
 }
 
 impl Stream<'_, '_> {
@@ -276,14 +288,17 @@ impl Stream<'_, '_> {
             if let Some(bar) = self.lines.take_finished_bar() {
                 let (name, opens) = (tail.name().display(), utc(bar.open_time));
                 // Vendors correct volumes of bars that were finished.
-                if !self.lines.has_known_prices(&bar) {
+                if self.lines.has_known_prices(&bar) {
+                    host.observer.note(&format!(
+                        "note: {name}: the last bar before, which opens at {opens}, has more volume in these bars; the one of before counts"
+                    ));
+                } else if self.totals.bars == 0 {
+                    *self.live = (self.after_finished)(bar)?;
+                } else {
                     return Err(Error::data(format!(
-                        "{name}: the last bar before, which opens at {opens}, was unfinished, and these bars have more of it: append the finished bar to the data first"
+                        "{name}: the last bar before, which opens at {opens}, was unfinished, and these bars have more of it after later ones: append the finished bar to the data first"
                     )));
                 }
-                host.observer.note(&format!(
-                    "note: {name}: the last bar before, which opens at {opens}, has more volume in these bars; the one of before counts"
-                ));
             }
             for warning in self.lines.take_warnings() {
                 host.observer.note(&format!("warning: {warning}"));

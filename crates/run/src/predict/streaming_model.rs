@@ -382,11 +382,23 @@ fn chosen<'a>(instruments: &'a [Value], data: &Path, symbol: Option<&str>, name:
                 _ => Err(Error::usage(format!("{data}: --symbol says whose bars are followed: {list}"))),
             }
         }
-        (Some(symbol), _) => instruments.iter().find(|instrument| instrument["symbol"] == symbol).ok_or_else(|| {
-            let meant = likely_symbol(symbol, &known).map(|name| format!("; did you mean {name}?"));
-            Error::usage(format!("--symbol {symbol}: {data} has {list}{}", meant.unwrap_or_default()))
-        }),
+        (Some(symbol), _) => {
+            let own = instruments.iter().find(|instrument| instrument["symbol"] == symbol);
+            own.or_else(|| only_in_any_case(instruments, symbol)).ok_or_else(|| {
+                let meant = likely_symbol(symbol, &known).map(|name| format!("; did you mean {name}?"));
+                Error::usage(format!("--symbol {symbol}: {data} has {list}{}", meant.unwrap_or_default()))
+            })
+        }
     }
+}
+
+/// The account of the only instrument whose symbol has the letters of `symbol`, in upper or lower
+/// case.
+fn only_in_any_case<'a>(instruments: &'a [Value], symbol: &str) -> Option<&'a Value> {
+    let has_its_letters = |own: &&Value| own["symbol"].as_str().is_some_and(|name| name.eq_ignore_ascii_case(symbol));
+    let mut found = instruments.iter().filter(has_its_letters);
+    let only = found.next()?;
+    found.next().is_none().then_some(only)
 }
 
 /// The error for a model that cannot follow bars, with the reason and a remedy.

@@ -56,10 +56,12 @@ impl BarSource<'_> {
     }
 }
 
-/// Lines as they come.
+/// Lines as they come, in UTF-8 or, as MetaTrader writes them, in UTF-16.
 pub(super) struct Tail<'a> {
     name: PathBuf,
     input: Input<'a>,
+    /// That of the text, once a line is there.
+    encoding: Option<Encoding>,
     refused: Option<Box<dyn FnMut(Error) + 'a>>,
 }
 
@@ -75,6 +77,41 @@ enum Input<'a> {
     },
 }
 
+/// Encodings of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Utf8,
+    Utf16LittleEndian,
+    Utf16BigEndian,
+}
+
+impl Encoding {
+    /// The encoding of a text whose first line is `line`: by the mark in front, or by the NUL in
+    /// every second byte of ASCII.
+    fn recognised(line: &[u8]) -> Self {
+        match line {
+            [0xff, 0xfe, ..] | [1..=0x7f, 0, 1..=0x7f, 0, ..] => Encoding::Utf16LittleEndian,
+            [0xfe, 0xff, ..] | [0, 1..=0x7f, 0, 1..=0x7f, ..] => Encoding::Utf16BigEndian,
+            _ => Encoding::Utf8,
+        }
+    }
+
+    /// The text in UTF-8 of `line`, which was cut behind the byte of a line feed. In little-endian
+    /// text that leaves the second byte of the line feed in front of the next line.
+    fn to_utf8(self, line: &[u8]) -> Option<String> {
+        let (line, unit): (&[u8], fn([u8; 2]) -> u16) = match self {
+            Encoding::Utf8 => return None,
+            Encoding::Utf16LittleEndian => (line.strip_prefix(&[0_u8]).unwrap_or(line), u16::from_le_bytes),
+            Encoding::Utf16BigEndian => (line, u16::from_be_bytes),
+        };
+        let units = line.chunks(2).map(|bytes| match *bytes {
+            [first, second] => unit([first, second]),
+            _ => u16::from(bytes[0]),
+        });
+        Some(char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+    }
+}
+
 /// Device and inode of a file.
 type FileIdentity = (u64, u64);
 
@@ -87,7 +124,7 @@ impl<'a> Tail<'a> {
     pub(super) fn open(source: BarSource<'a>) -> Result<Self> {
         let (path, at_end) = match source {
             BarSource::Lines { name, lines, refused } => {
-                return Ok(Tail { name: name.into(), input: Input::Lines(lines), refused });
+                return Ok(Tail { name: name.into(), input: Input::Lines(lines), encoding: None, refused });
             }
             BarSource::File { path, at_end } => (path, at_end),
         };
@@ -106,6 +143,7 @@ impl<'a> Tail<'a> {
         Ok(Tail {
             name: path.to_owned(),
             input: Input::File { reader, read_bytes: 0, at_end, identity: identity(&found), begun: Vec::new() },
+            encoding: None,
             refused: None,
         })
     }
@@ -139,7 +177,9 @@ impl<'a> Tail<'a> {
             match &mut self.input {
                 Input::Lines(lines) => {
                     line.clear();
-                    return Ok(read_line(lines, line)? > 0);
+                    let has_line = read_line(lines, line)? > 0;
+                    self.decode(line);
+                    return Ok(has_line);
                 }
                 Input::File { at_end: AtEnd::Stop, .. } => return Ok(false),
                 Input::File { identity, read_bytes, .. } => wait(&self.name, *identity, *read_bytes)?,
@@ -153,18 +193,35 @@ impl<'a> Tail<'a> {
         let Input::File { reader, read_bytes, at_end, begun, .. } = &mut self.input else { return Ok(false) };
         let read = read_line(reader, begun);
         *read_bytes += read.map_err(|error| unusable(&self.name, "read", &error))? as u64;
-        let is_whole = begun.ends_with(b"\n") || (*at_end == AtEnd::Stop && !begun.is_empty());
+        let is_whole = begun.ends_with(b"\n") || (*at_end == AtEnd::Stop && has_text(begun));
         if is_whole {
             std::mem::swap(line, begun);
             begun.clear();
+            self.decode(line);
         }
         Ok(is_whole)
     }
 
+    /// Turns a line into UTF-8.
+    fn decode(&mut self, line: &mut Vec<u8>) {
+        if line.is_empty() {
+            return;
+        }
+        let encoding = *self.encoding.get_or_insert_with(|| Encoding::recognised(line));
+        if let Some(text) = encoding.to_utf8(line) {
+            *line = text.into_bytes();
+        }
+    }
+
     /// True if a part of the next line is there, and more of it may come.
     pub(super) fn has_begun_line(&self) -> bool {
-        matches!(&self.input, Input::File { begun, .. } if !begun.is_empty())
+        matches!(&self.input, Input::File { begun, .. } if has_text(begun))
     }
+}
+
+/// True if a begun line has more than the rest of the line feed before it.
+fn has_text(begun: &[u8]) -> bool {
+    begun.iter().any(|&byte| byte != 0)
 }
 
 /// Reads bytes up to the end of a line, or of the file, and returns their number. A line longer
@@ -238,6 +295,39 @@ mod tests {
         assert!(!piped.next_ready(&mut line).unwrap());
         assert!(piped.next_into(&mut line).unwrap() && line == b"one");
         assert!(!piped.next_into(&mut line).unwrap());
+    }
+
+    /// A file of MetaTrader in UTF-16, which `ingest` reads, had no line that was a bar.
+    #[test]
+    fn lines_in_utf_16_come_in_utf_8() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("live.csv");
+        let path = file.as_path();
+        let little_endian = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        let big_endian = |text: &str| text.encode_utf16().flat_map(u16::to_be_bytes).collect::<Vec<u8>>();
+        for encode in [&little_endian as &dyn Fn(&str) -> Vec<u8>, &big_endian] {
+            for mark in ["\u{feff}", ""] {
+                std::fs::write(path, encode(&format!("{mark}one\r\nzwölf\n"))).unwrap();
+                let open = |at_end| Tail::open(BarSource::File { path, at_end }).unwrap();
+                let (mut waiting, mut ending, mut line) = (open(AtEnd::Wait), open(AtEnd::Stop), Vec::new());
+                for tail in [&mut waiting, &mut ending] {
+                    assert!(tail.next_ready(&mut line).unwrap() && line == format!("{mark}one\r\n").as_bytes());
+                    assert!(tail.next_ready(&mut line).unwrap() && line == "zwölf\n".as_bytes());
+                    assert!(!tail.next_ready(&mut line).unwrap() && !tail.has_begun_line());
+                }
+                let mut grown = File::options().append(true).open(path).unwrap();
+                grown.write_all(&encode("thr")).unwrap();
+                assert!(!waiting.next_ready(&mut line).unwrap() && waiting.has_begun_line());
+                assert!(ending.next_ready(&mut line).unwrap() && line == b"thr");
+                grown.write_all(&encode("ee\n")).unwrap();
+                assert!(waiting.next_into(&mut line).unwrap() && line == b"three\n");
+                let bytes = encode("one\ntwo");
+                let lines = Box::new(&bytes[..]);
+                let mut piped = Tail::open(BarSource::Lines { name: "-", lines, refused: None }).unwrap();
+                assert!(piped.next_into(&mut line).unwrap() && line == b"one\n");
+                assert!(piped.next_into(&mut line).unwrap() && line == b"two");
+            }
+        }
     }
 
     // `head -c 1500000000 /dev/zero | megabatch predict --run run --follow -` took as much memory.

@@ -2,6 +2,7 @@ use std::fs;
 
 use super::*;
 use crate::read::read;
+use crate::time::timestamp::HOUR_NS;
 
 /// The bars and the complaints of lines; the error of the first that stops them.
 fn streamed(text: &str, options: &ReadOptions, known_until: Option<i64>) -> Result<(Vec<Bar>, Vec<String>)> {
@@ -354,4 +355,60 @@ fn other_bars_than_those_before_are_warned_of() {
         assert_eq!(lines.push(format!("2018-01-02 00:05,1,2,1,{close},7").as_bytes()).unwrap().len(), 0);
     }
     assert_eq!(lines.take_warnings(), Vec::<String>::new());
+}
+
+// The winter of a broker fits several clocks. The summer that followed was read an hour off.
+#[test]
+fn weeks_that_end_as_on_another_clock_are_warned_of() {
+    // The clock of the broker is two hours ahead of UTC all year.
+    let winter = ["01.05,23:58", "01.05,23:59", "01.08,00:00", "01.12,23:59", "01.15,00:00"];
+    let summer = ["06.01,22:59", "06.03,23:00", "06.08,22:59", "06.10,23:00"];
+    for (zone, summer_rows, expected) in [
+        ("new-york+7", 0, None),
+        ("new-york+7", 2, None),
+        (
+            "new-york+7",
+            4,
+            Some("only 2 of 4 weeks close on Friday at 17:00 in New York; as +02:00 it is 4: check the time zone"),
+        ),
+        ("+02:00", 4, None),
+    ] {
+        let mut lines = BarLines::new(Path::new("live"), &in_zone(zone), Timeframe::M1, None);
+        for time in winter.iter().chain(&summer[..summer_rows]) {
+            let bars = lines.push(format!("2018.{time},2,3,1,2,7").as_bytes()).unwrap();
+            assert_eq!(bars.len(), 1, "{zone}: {time}");
+        }
+        let warnings = lines.take_warnings();
+        assert_eq!(warnings.len(), usize::from(expected.is_some()), "{zone}: {warnings:?}");
+        assert!(expected.is_none_or(|text| warnings[0].contains(text)), "{zone}: {warnings:?}");
+    }
+}
+
+// A live file without its Friday was followed without a word.
+#[test]
+fn a_day_that_is_missing_is_warned_of() {
+    // Hours of Mondays to Fridays, from Monday 2018-01-01 on.
+    let hours = (0..19 * 24).filter(|hour| hour / 24 % 7 < 5).map(|hour| 17_532 * DAY_NS + hour * HOUR_NS);
+    let mut known = Bars::with_capacity(Timeframe::H1, 0);
+    for open_time in hours {
+        known.push(Bar { open_time, open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 7.0, ..Bar::default() });
+    }
+    let few = {
+        let mut few = known.clone();
+        few.truncate(24);
+        few
+    };
+    for (bars, first, expected) in [
+        // The last known hour is that of Friday 2018-01-19.
+        (&known, "2018-01-22 00:00", None),
+        (&known, "2018-01-23 00:00", Some("there is no bar from 2018-01-20T00:00:00Z to 2018-01-23T00:00:00Z, and")),
+        (&few, "2018-01-05 00:00", None),
+    ] {
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::H1, bars.open_time.last().copied());
+        let mut lines = lines.comparing_with(KnownBars::new(bars));
+        assert_eq!(lines.push(format!("{first},2,3,1,2,7").as_bytes()).unwrap().len(), 1);
+        let warnings = lines.take_warnings();
+        assert_eq!(warnings.len(), usize::from(expected.is_some()), "{warnings:?}");
+        assert!(expected.is_none_or(|expected| warnings[0].contains(expected)), "{warnings:?}");
+    }
 }

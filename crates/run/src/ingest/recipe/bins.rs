@@ -65,13 +65,19 @@ impl FromStr for Bins {
 
     /// Reads `exchange`, and what [`BinClock`] reads.
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        if name.eq_ignore_ascii_case(EXCHANGE) { Ok(Bins::Exchange) } else { name.parse().map(Bins::Clock) }
+        if name.eq_ignore_ascii_case(EXCHANGE) {
+            return Ok(Bins::Exchange);
+        }
+        name.parse().map(Bins::Clock).map_err(|mut error: UnknownName| {
+            error.expected.push_str(", or exchange, the clock of the bars' times");
+            error
+        })
     }
 }
 
 /// The error of bins of an exchange whose clock is not known.
 fn no_clock(fault: &str) -> Error {
-    let fix = "state the zone of the exchange, or name a clock in place of exchange";
+    let fix = "state the zone of the exchange, such as America/New_York, or name a clock in place of exchange, such as new-york+7";
     Error::usage(format!("bins={EXCHANGE}: {fault}; {fix}")).with_field("key", "bins")
 }
 
@@ -173,6 +179,7 @@ mod tests {
         for name in ["UTC", "exchange", "new-york+7", "Europe/Berlin"] {
             assert_eq!(name.parse::<Bins>().unwrap().to_string(), name);
         }
-        assert!("exchanges".parse::<Bins>().is_err());
+        let error = "broker".parse::<Bins>().unwrap_err().to_string();
+        assert!(error.ends_with(", or exchange, the clock of the bars' times"), "{error}");
     }
 }

@@ -327,3 +327,55 @@ fn longer_files_of_before_go_on_being_compared() {
     let said = stage.refuses(stage.rest(CUT), Kind::Data);
     assert!(said.contains("EURUSD-other.csv: its bars were compared and not read"), "{said}");
 }
+
+/// Hours of six weeks of winter on a broker's clock, two hours ahead of UTC all year, and of six
+/// weeks of summer.
+fn hours_of_a_broker(folder: &Path) -> [PathBuf; 2] {
+    let write = |name: &str, monday: &str, first_hour: i64| {
+        let monday: jiff::civil::Date = monday.parse().unwrap();
+        let hours = (0..6 * 7 * 24).filter(|hour| hour % (7 * 24) < 5 * 24);
+        let row = |hour: i64| {
+            let time = monday.at(0, 0, 0, 0) + jiff::Span::new().hours(hour + first_hour);
+            let open = 1.2 + 0.01 * (hour as f64 * 0.7).sin();
+            let (time, high, low) = (time.strftime("%Y.%m.%d,%H:%M"), open + 0.01, open - 0.01);
+            format!("{time},{open:.5},{high:.5},{low:.5},{open:.5},{}\n", 100 + hour % 7)
+        };
+        let path = folder.join(name);
+        fs::write(&path, hours.map(row).collect::<String>()).unwrap();
+        path
+    };
+    [write("EURUSD-winter.csv", "2018-01-08", 0), write("EURUSD-summer.csv", "2018-05-07", -1)]
+}
+
+/// The winter of a broker fits several clocks. The summer decided for another one than the bins had.
+#[test]
+fn another_clock_than_that_of_the_bins_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [winter, summer] = hours_of_a_broker(folder.path());
+    let out = folder.path().join("series.h5");
+    for (bins, is_refused) in [("exchange", true), ("new-york+7", true), ("UTC", false)] {
+        let hours = |file: &PathBuf| Recipe {
+            timeframes: windows("H1:6,H4:2"),
+            horizon: 2,
+            features: "log_return,body".parse().unwrap(),
+            bins: bins.parse().unwrap(),
+            ..base(vec![file.clone()])
+        };
+        let report = ingest(&hours(&winter), &out, &Host::silent()).unwrap();
+        assert!(report.text.contains("times are new-york+7 (5 of 5 weeks"), "{}", report.text);
+        let before = fs::read(&out).unwrap();
+        let found = append(&hours(&summer), &[], &out, &Host::silent());
+        if !is_refused {
+            let report = found.unwrap();
+            let files = &report.json["source"]["instruments"][0]["files"];
+            assert_eq!([&files[0]["zone"], &files[1]["zone"]], ["+02:00", "+02:00"]);
+            continue;
+        }
+        let error = found.unwrap_err();
+        let said = error.to_string();
+        assert_eq!(error.kind(), Kind::Data, "{said}");
+        assert!(said.contains("EURUSD-winter.csv: its times were read as new-york+7 when"), "{said}");
+        assert!(said.contains("its clock is +02:00 (10 of 10 weeks") && said.contains("zone stated"), "{said}");
+        assert!(fs::read(&out).unwrap() == before, "the series was changed");
+    }
+}
