@@ -537,7 +537,11 @@ class Run:
             raise ConfigError('data="latest" is no file: samples="latest" are those after the last samples', key="data")
         is_latest = isinstance(samples, str) and samples == "latest"
         if part is not None and samples is not None:
-            raise ConfigError("part and samples choose both; give one of them", key="part")
+            raise ConfigError(
+                "part and samples choose both; give one of them, or the part as data: run.predict(test, samples=…), where "
+                "test is of dataset.split()",
+                key="part",
+            )
         _require_one_part(data, part)
         chosen = None
         is_mask = np.asarray(samples).dtype.kind == "b"
