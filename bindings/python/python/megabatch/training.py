@@ -377,7 +377,8 @@ def import_weights(
     `weights` are a file of safetensors, or tensors or arrays by name, such as the `state_dict` of the module in
     docs/reference/weights.md: PyTorch's names, shapes and gate order; prefixes of DistributedDataParallel and
     torch.compile are left out. `dataset` has the shape of the model, and its
-    targets are predicted as they are. Settings are given as to `train`; those of the model fit the weights.
+    targets are predicted as they are. Settings are given as to `train`; those of the model fit the weights, which tell
+    cell, hidden units, layers, bias and layer norm where they are not given.
     """
     sections = _sections(
         None, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
