@@ -574,7 +574,12 @@ class Training(InFolder):
         said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=CHILD_SECONDS_MAX)
         lines = [line for line in said.stderr.splitlines() if line.startswith("epoch ")]
         self.assertEqual(len(lines), 2)
-        self.assertRegex(lines[0], r"^epoch 1, step \d+: validation [\w ()]+ \S+, the best so far; train \d+/\d+  loss ")
+        self.assertRegex(lines[0], r"^epoch 1, step (\d+): validation [\w ()]+ \S+, the best so far; train \1/\d+  loss ")
+        folds = code.replace("training__epochs=2", "training__epochs=1, data__walk_forward=2")
+        command = [sys.executable, "-c", folds, str(self.ds.path)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=CHILD_SECONDS_MAX)
+        for fold in (1, 2):
+            self.assertRegex(said.stderr, rf"(?m)^epoch 1, step (\d+): .*; fold {fold} train \1/\d+  loss ")
         self.assertEqual(said.stdout, "")
 
     def test_a_validation_leaves_the_bar_of_training_as_it_was(self) -> None:
