@@ -1035,12 +1035,13 @@ class Follower:
     def _frame(self, frame: Any) -> Iterator[Forecast]:
         if not len(frame):
             return
-        symbol = own = self._symbol
-        if own is not None:
-            symbol = _frames.name_in(frame, own)
-            if not _frames.is_in_other_case(symbol, own):
-                log.warning("the frame: rows of %s are taken for those of %s", symbol, own)
-        by_symbol = list(_frames.by_symbol(frame, symbol, columns=None).values())
+        if self._symbol is None:
+            found = _frames.by_symbol(frame, None, columns=None)
+        else:
+            symbol, found = _frames.by_likely_symbol(frame, self._symbol, None)
+            if not _frames.is_in_other_case(symbol, self._symbol):
+                log.warning("the frame: rows of %s are taken for those of %s", symbol, self._symbol)
+        by_symbol = list(found.values())
         if len(by_symbol) > 1:
             raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
         # As of bars that are pushed one by one: without a zone they are UTC.
