@@ -68,9 +68,14 @@ fn recurrence(weights: &[(String, Vec<usize>)]) -> Vec<String> {
     else {
         return Vec::new();
     };
+    let cell = match rows.checked_div(hidden) {
+        Some(3) => "gru",
+        Some(4) => "lstm",
+        _ => return Vec::new(),
+    };
     let any = |is_one: fn(&str) -> bool| weights.iter().any(|(name, _)| is_one(name));
     vec![
-        format!("model.cell={}", if rows == 3 * hidden { "gru" } else { "lstm" }),
+        format!("model.cell={cell}"),
         format!("model.hidden={hidden}"),
         format!("model.layers={}", last.saturating_add(1)),
         format!("model.bias={}", any(|name| name.contains("bias_hh_l"))),
@@ -101,5 +106,6 @@ mod tests {
         assert_eq!(case(&[("graph.0.bias", &[4])]), "");
         assert_eq!(case(&[("lstm.weight_hh_l0", &[4])]), "");
         assert_eq!(case(&[("lstm.weight_hh_lx", &[4, 1])]), "");
+        assert_eq!(case(&[("lstm.weight_hh_l0", &[4, 0])]), "");
     }
 }
