@@ -58,8 +58,8 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport>
     ))
 }
 
-/// The settings of the recurrence, `key=value` each, that names and shapes of weights tell; none for
-/// weights without one.
+/// The settings of the recurrence, `key=value` each, that names and shapes of weights tell; none
+/// for weights without one.
 fn recurrence(weights: &[(String, Vec<usize>)]) -> Vec<String> {
     let layer = |name: &str| name.rsplit_once("weight_hh_l")?.1.parse::<usize>().ok();
     let layers: Vec<(usize, &[usize])> =
