@@ -1,6 +1,6 @@
 //! The Python program around a run: its progress display, its callback, its signals.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::OsString;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -199,7 +199,8 @@ impl Observer for PythonHost {
                 Ok(())
             });
         }
-        Box::new(PythonProgress { display: Cell::new(begun), end: Arc::clone(&self.end), shown: None })
+        let end = Arc::clone(&self.end);
+        Box::new(PythonProgress { display: Cell::new(begun), end, shown: None, behind: RefCell::default() })
     }
 
     fn note(&self, text: &str) {
@@ -244,6 +245,8 @@ struct PythonProgress {
     display: Cell<Option<Py<PyAny>>>,
     end: Arc<EndRequest>,
     shown: Option<Instant>,
+    /// The last state, if the display has an older one.
+    behind: RefCell<Option<(u64, String)>>,
 }
 
 impl PythonProgress {
@@ -261,11 +264,18 @@ impl Progress for PythonProgress {
     fn at(&mut self, done: u64, message: &str) {
         if self.shown.is_none_or(|shown| shown.elapsed() >= INTERVAL) {
             self.shown = Some(Instant::now());
+            self.behind.take();
             self.show(|display| display.call_method1("at", (done, message)).map(drop));
+        } else {
+            *self.behind.get_mut() = Some((done, message.to_owned()));
         }
     }
 
     fn note(&self, text: &str) {
+        // A line tells the state beside the note.
+        if let Some(state) = self.behind.take() {
+            self.show(|display| display.call_method1("at", state).map(drop));
+        }
         self.show(|display| display.call_method1("note", (text,)).map(drop));
     }
 }

@@ -362,6 +362,9 @@ class States(Windows):
         for wrong in ({}, mb.open(self.folder / "windows-gzip.h5").loader(BATCH).state_dict()):
             with self.assertRaisesRegex(mb.ConfigError, "of a ChunkDataLoader"):
                 self.loader().load_state_dict(wrong)
+        for key, value in (("epoch", -1), ("batch", 14)):
+            with self.assertRaisesRegex(mb.ConfigError, f"windows-gzip.h5: {key}={value}: expected"):
+                self.loader(shuffle=True).load_state_dict({**state, key: value})
         larger = self.loader(FOUR_BATCHES, shuffle=True).state_dict()
         with self.assertRaisesRegex(mb.CapacityError, "chunks have 128 samples"):
             self.loader(shuffle=True).load_state_dict(larger)

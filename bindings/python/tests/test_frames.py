@@ -821,7 +821,7 @@ class Columns(InFolder):
         self.assertRegex(latest.notes[0], "4 samples from .*, whose targets lie ahead")
         with self.assertRaisesRegex(mb.ConfigError, 'samples is .newest.: expected numbers .* or "latest"'):
             run.predict(ds, "newest")  # type: ignore[arg-type]
-        with self.assertRaisesRegex(mb.ConfigError, "part and samples choose both"):
+        with self.assertRaisesRegex(mb.ConfigError, "part and samples choose both; give one of them, or the part as data"):
             run.predict(ds, "latest", part="test")
 
     def test_times_that_are_none_say_how_they_become_some(self) -> None:

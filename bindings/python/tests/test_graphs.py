@@ -196,6 +196,9 @@ class Graphs(InFolder):
         self.assertEqual(other.epoch, 1)
         with self.assertRaisesRegex(mb.ConfigError, "seed=0, and this one has 4"):
             self.graphs.loader(7, shuffle=True, seed=4).load_state_dict(half.state_dict())
+        for key, value in (("epoch", -1), ("batch", 99)):
+            with self.assertRaisesRegex(mb.ConfigError, f"^{key}={value}: expected"):
+                self.graphs.loader(7, shuffle=True).load_state_dict({**half.state_dict(), key: value})
         with self.assertRaisesRegex(mb.ConfigError, "other graphs"):
             self.graphs[:39].loader(7, shuffle=True).load_state_dict(half.state_dict())
 

@@ -11,6 +11,7 @@ import pickle
 import threading
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import h5py
 import megabatch as mb
@@ -191,6 +192,46 @@ class Batches(InFolder):
                     ds.loader(**options)
 
 
+class NumbersThatAreNotFinite(InFolder):
+    def test_they_are_refused_however_samples_are_gathered(self) -> None:
+        path = self.series(layout="windows").path
+        with h5py.File(path, "r+") as file:
+            file["features/M5"][77, 2, 1], file["targets"][5, 0] = np.nan, np.nan
+        text = f"^{path}: sample 77: feature .* of M5 is nan in row 2 of its window: expected a finite number"
+        for resident in (False, True):
+            ds = mb.open(path, resident=resident)
+            loader = ds.loader(32)
+            ways: list[Any] = [
+                lambda: list(loader),
+                lambda: list(ds.loader(32, shuffle=True)),
+                lambda: list(ds.split(purge="0s")[0].loader(32)),
+                lambda: ds[77],
+                lambda: ds[[1, 77]],
+                lambda: ds.__getitems__([77, 1]),
+            ]
+            for way in ways:
+                with self.assertRaisesRegex(mb.DataError, text) as caught:
+                    way()
+                self.assertEqual((caught.exception.fields["sample"], caught.exception.fields["timeframe"]), (77, "M5"))
+            self.assertEqual(loader.state_dict()["batch"], 2, "the loader stands at the batch")
+            self.assertEqual(int(np.isnan(ds[5]["targets"]).sum()), 1, "NaN is an unknown target")
+
+    def test_an_infinite_target_is_refused(self) -> None:
+        path = self.series(layout="windows").path
+        with h5py.File(path, "r+") as file:
+            file["targets"][3, 1] = np.inf
+        with self.assertRaisesRegex(mb.DataError, "sample 3: target 2 is inf: expected a finite number, or NaN"):
+            mb.open(path)[3]
+
+    def test_each_sample_is_checked_once(self) -> None:
+        for layout, expected in (("windows", 13), ("series", 0)):
+            ds = self.series(layout=layout)
+            loader = ds.loader(32)
+            with mock.patch("megabatch.loader.require_finite") as checked:
+                list(loader), list(loader), ds[5], list(ds.loader(48, shuffle=True))
+            self.assertEqual(checked.call_count, expected)
+
+
 class States(InFolder):
     def test_a_loader_goes_on_at_any_batch_in_another_process(self) -> None:
         ds = self.series(layout="windows")
@@ -251,6 +292,16 @@ class States(InFolder):
         ):
             with self.assertRaisesRegex(mb.ConfigError, text):
                 ds.loader(50, shuffle=True).load_state_dict(wrong)
+        loader = ds.loader(50, shuffle=True)
+        for key, value, text in (
+            ("epoch", -1, "epoch=-1: expected a whole number from 0 on"),
+            ("epoch", None, "epoch=None: expected a whole number from 0 on"),
+            ("batch", -1, "batch=-1: expected a whole number from 0 on"),
+            ("batch", 9, "batch=9: expected 0 to 8, the batches of an epoch"),
+        ):
+            with self.assertRaisesRegex(mb.ConfigError, text) as caught:
+                loader.load_state_dict({**state, key: value})
+            self.assertEqual((caught.exception.fields["key"], loader.state_dict()), (key, state))
 
     def test_a_copy_stands_where_its_loader_does(self) -> None:
         loader = self.series().loader(50, shuffle=True, seed=4)

@@ -460,6 +460,18 @@ class Training(InFolder):
                 {key.replace("lstm.M1.", "lstm."): own for key, own in weights.items()},
                 r"\n  weights of the recurrence name their timeframe: lstm.M1.\w+ in place of lstm.\w+$",
             ),
+            (
+                {key.replace("lstm.M1.", "rnn.").replace("head.", "fc."): own for key, own in weights.items()},
+                r"\n  by the shapes of their weights, fc is head, rnn is lstm.M1; with names = .* they are {names\[",
+            ),
+            (
+                {key.replace("lstm.", "rnn."): own for key, own in weights.items()},
+                r"\n  by the shapes of their weights, rnn.M1 is lstm.M1, rnn.M5 is lstm.M5; with names = ",
+            ),
+            (
+                {key.replace("lstm.M", "rnn").replace("head.", "out."): own for key, own in weights.items()},
+                r"\n  by the shapes of their weights, out is head, rnn1 is lstm.M1 or lstm.M5, .*; rename them$",
+            ),
             ({"model": weights, "epoch": 3}, r"weights has model, epoch, .* give weights\['model'\]"),
             ({}, "weights is an empty dictionary"),
             (FakeModule(), r"weights is a module, FakeModule: give module.state_dict\(\)"),
@@ -479,6 +491,11 @@ class Training(InFolder):
         for given in (weights, file):
             with self.assertRaisesRegex(mb.DataError, r'the weights fit model=\{"hidden": 4, "layers": 1\}'):
                 mb.import_weights(given, ds, **{**MODEL, "model": {"hidden": 8, "layers": 2}})
+        batches: Any = {"gpu_optimization": MODEL["gpu_optimization"]}
+        np.testing.assert_equal(mb.import_weights(weights, ds, **batches).weights(), weights)
+        with self.assertRaises(mb.DataError) as refused:
+            mb.import_weights({key.replace("lstm.", "rnn."): own for key, own in weights.items()}, ds, **MODEL)
+        self.assertNotIn("the weights fit model", str(refused.exception))
         wrapped = {f"module._orig_mod.{key}": own for key, own in weights.items()}
         np.testing.assert_equal(mb.import_weights(wrapped, ds, **MODEL).weights(), weights)
 
@@ -557,7 +574,12 @@ class Training(InFolder):
         said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=CHILD_SECONDS_MAX)
         lines = [line for line in said.stderr.splitlines() if line.startswith("epoch ")]
         self.assertEqual(len(lines), 2)
-        self.assertRegex(lines[0], r"^epoch 1, step \d+: validation [\w ()]+ \S+, the best so far; train \d+/\d+  loss ")
+        self.assertRegex(lines[0], r"^epoch 1, step (\d+): validation [\w ()]+ \S+, the best so far; train \1/\d+  loss ")
+        folds = code.replace("training__epochs=2", "training__epochs=1, data__walk_forward=2")
+        command = [sys.executable, "-c", folds, str(self.ds.path)]
+        said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=CHILD_SECONDS_MAX)
+        for fold in (1, 2):
+            self.assertRegex(said.stderr, rf"(?m)^epoch 1, step (\d+): .*; fold {fold} train \1/\d+  loss ")
         self.assertEqual(said.stdout, "")
 
     def test_a_validation_leaves_the_bar_of_training_as_it_was(self) -> None:

@@ -17,7 +17,7 @@ const SHOW_AFTER: Duration = Duration::from_millis(500);
 
 /// Work of a known length under way, on standard error.
 pub(crate) struct WorkDisplay {
-    label: &'static str,
+    label: String,
     total: u64,
     first: u64,
     start: Instant,
@@ -42,7 +42,7 @@ impl WorkDisplay {
         } else {
             Display::Lines { last: Instant::now() }
         };
-        WorkDisplay { label, total, first: 0, start: Instant::now(), display }
+        WorkDisplay { label: label.to_owned(), total, first: 0, start: Instant::now(), display }
     }
 
     /// Draws the bar from now on.
@@ -77,7 +77,7 @@ impl Progress for WorkDisplay {
             Display::Lines { last } if last.elapsed() >= LINE_INTERVAL => {
                 *last = Instant::now();
                 let pace = Throughput { first: self.first, done, total: self.total, elapsed: self.start.elapsed() };
-                tell(pace.line(self.label, message));
+                tell(pace.line(&self.label, message));
             }
             Display::Lines { .. } => {}
         }

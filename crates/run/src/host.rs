@@ -66,7 +66,7 @@ impl Host<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work<'a> {
     /// Its name: `train`.
-    pub label: &'static str,
+    pub label: &'a str,
     /// Length in units.
     pub total: u64,
     /// Units, in the plural: `steps`.

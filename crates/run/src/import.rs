@@ -2,11 +2,11 @@
 
 use std::path::PathBuf;
 
+use megabatch_nn::model::TensorFile;
 use megabatch_trainer::Trainer;
 use serde_json::json;
 
 use crate::command_report::CommandReport;
-
 use crate::config::{self, SettingSources};
 use crate::error::Result;
 use crate::host::Host;
@@ -20,7 +20,7 @@ use crate::text::shown;
 pub struct ImportRequest {
     /// The weights, in safetensors, with PyTorch's names, shapes and gate order.
     pub weights: PathBuf,
-    /// Settings, whose `model.*` fits the weights.
+    /// Settings. Those of the recurrence are taken from the weights where they are not set.
     pub settings: SettingSources,
     /// Data with the shape of the model; goes over `data.path`.
     pub data: Option<PathBuf>,
@@ -33,7 +33,8 @@ pub struct ImportRequest {
 /// # Errors
 /// A data error for weights that do not fit the model, a usage error for a folder that holds a run.
 pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport> {
-    let mut config = request.settings.load(&host.environment)?;
+    let found = recurrence(&TensorFile::open(&request.weights)?.shapes());
+    let mut config = request.settings.load_over(&found, &host.environment)?;
     let data = data_path(&config, request.data.as_deref())?;
     config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
     make_graph_absolute(&mut config)?;
@@ -55,4 +56,56 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport>
         text,
         &json!({ "run": shown(folder.root()), "checkpoint": checkpoint.as_deref().map(shown), "parameters": plan.parameters }),
     ))
+}
+
+/// The settings of the recurrence, `key=value` each, that names and shapes of weights tell; none
+/// for weights without one.
+fn recurrence(weights: &[(String, Vec<usize>)]) -> Vec<String> {
+    let layer = |name: &str| name.rsplit_once("weight_hh_l")?.1.parse::<usize>().ok();
+    let layers: Vec<(usize, &[usize])> =
+        weights.iter().filter_map(|(name, shape)| Some((layer(name)?, shape.as_slice()))).collect();
+    let (Some(last), Some(&(_, &[rows, hidden]))) = (layers.iter().map(|(layer, _)| layer).max(), layers.first())
+    else {
+        return Vec::new();
+    };
+    let cell = match rows.checked_div(hidden) {
+        Some(3) => "gru",
+        Some(4) => "lstm",
+        _ => return Vec::new(),
+    };
+    let any = |is_one: fn(&str) -> bool| weights.iter().any(|(name, _)| is_one(name));
+    vec![
+        format!("model.cell={cell}"),
+        format!("model.hidden={hidden}"),
+        format!("model.layers={}", last.saturating_add(1)),
+        format!("model.bias={}", any(|name| name.contains("bias_hh_l"))),
+        format!("model.layer_norm={}", any(|name| name.starts_with("norm."))),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::recurrence;
+
+    #[test]
+    fn the_recurrence_is_told_by_its_weights() {
+        let case = |weights: &[(&str, &[usize])]| {
+            let weights: Vec<_> = weights.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())).collect();
+            recurrence(&weights).join(" ")
+        };
+        let lstm = case(&[
+            ("lstm.M1.weight_ih_l0", &[16, 3]),
+            ("lstm.M1.weight_hh_l0", &[16, 4]),
+            ("lstm.M1.weight_hh_l1", &[16, 4]),
+            ("lstm.M1.bias_hh_l0", &[16]),
+            ("head.weight", &[2, 4]),
+        ]);
+        assert_eq!(lstm, "model.cell=lstm model.hidden=4 model.layers=2 model.bias=true model.layer_norm=false");
+        let gru = case(&[("gru.weight_hh_l0", &[15, 5]), ("norm.l0.weight", &[5])]);
+        assert_eq!(gru, "model.cell=gru model.hidden=5 model.layers=1 model.bias=false model.layer_norm=true");
+        assert_eq!(case(&[("graph.0.bias", &[4])]), "");
+        assert_eq!(case(&[("lstm.weight_hh_l0", &[4])]), "");
+        assert_eq!(case(&[("lstm.weight_hh_lx", &[4, 1])]), "");
+        assert_eq!(case(&[("lstm.weight_hh_l0", &[4, 0])]), "");
+    }
 }

@@ -151,7 +151,7 @@ fn inspect_symbols(file: &Path, options: &ReadOptions, all: bool) -> Result<Comm
     let excluded = universe.describe_excluded();
     // Beside titles, empty lines, the line on those left out, and the sentence at the end.
     let fitting = LINES_MAX.saturating_sub(excluded.len() + 7);
-    let printed = if all { SYMBOLS_MAX } else { SYMBOLS_MAX.min(fitting) };
+    let printed = if all { usize::MAX } else { SYMBOLS_MAX.min(fitting) };
     let rows: Vec<Vec<String>> = std::iter::once(head).chain(summaries().take(printed).map(row)).collect();
     let path = file.display();
     let mut text = format!("{path}: bars of {} symbols\n{}", symbols.len(), table(&rows, 0, 0));
@@ -330,10 +330,10 @@ fn describe(inspection: &Inspection, source: &IngestFacts) -> String {
     text.push_str(&overview(inspection, source));
     text.push_str(&instruments(inspection, source, usize::MAX));
     for timeframe in &inspection.timeframes {
-        text.push_str(&format!("\n{}\n{}", windows(timeframe), columns(&timeframe.features, COLUMNS_MAX)));
+        text.push_str(&format!("\n{}\n{}", windows(timeframe), columns(&timeframe.features, usize::MAX)));
     }
     if !inspection.targets.is_empty() {
-        text.push_str(&format!("\ntargets by horizon\n{}", columns(&inspection.targets, COLUMNS_MAX)));
+        text.push_str(&format!("\ntargets by horizon\n{}", columns(&inspection.targets, usize::MAX)));
     }
     text.push_str(&verified(inspection));
     text.push_str("\ndatasets\n");
@@ -414,9 +414,7 @@ fn columns(columns: &[ColumnStatistics], shown: usize) -> String {
     table(&rows, 24, 10) + &more(columns.len(), shown)
 }
 
-/// Columns of a table that are printed where all is.
-const COLUMNS_MAX: usize = 12;
-/// Symbols of a file of bars that are printed.
+/// Symbols of a file of bars that are printed on a screen.
 const SYMBOLS_MAX: usize = 24;
 
 /// A line on the number of rows that are left out.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _Numbers = npt.NDArray[Any]
 
 
-def require_finite(dataset: Dataset, samples: npt.NDArray[np.int64], tables: Sequence[_Numbers]) -> None:
+def require_finite(dataset: Dataset, samples: npt.NDArray[np.int64], tables: Iterable[_Numbers]) -> None:
     """Refuses a batch of `samples` with windows `[B, T, F]` by timeframe and targets `[B, K]` that are not to be trained
     on. An unknown target is NaN."""
     *windows, targets = tables

@@ -167,6 +167,13 @@ def by_symbol(
     tables = _by_ticker(frame)
     if tables is None:
         return _by_rows(_Table.open(frame), symbol, columns, unnamed, label_end)
+    return _by_columns(tables, symbol, columns, label_end)
+
+
+def _by_columns(
+    tables: Mapping[str, Any], symbol: str | None, columns: Sequence[str] | None, label_end: str | None
+) -> dict[str, Bars]:
+    """The bars of each instrument whose columns are a frame of `tables`."""
     if symbol is not None and symbol not in tables:
         raise DataError(
             f"no column of the frame has the symbol {symbol}; there are {nearest(symbol, tables)}",
@@ -193,11 +200,21 @@ def nearest(symbol: str, symbols: Iterable[str]) -> str:
     return f"{', '.join(shown)}{more}{did_you_mean(symbol, names)}"
 
 
-def name_in(frame: Any, symbol: str) -> str:
-    """The name that `symbol` has in `frame`: its own, or another form of it if the frame has only that."""
+def by_likely_symbol(frame: Any, symbol: str, columns: Sequence[str] | None) -> tuple[str, dict[str, Bars]]:
+    """The name that `symbol` has in `frame`, its own, or another form of it if the frame has only that, and its bars as
+    `by_symbol` gives them."""
     tables = _by_ticker(frame)
-    symbols: Iterable[Any] | None = _Table.open(frame).symbols() if tables is None else tables
-    names = [] if symbols is None else list(dict.fromkeys(symbols))
+    if tables is not None:
+        name = _name_among(symbol, tables)
+        return name, _by_columns(tables, name, columns, None)
+    table = _Table.open(frame)
+    symbols = table.symbols()
+    name = symbol if symbols is None else _name_among(symbol, symbols)
+    return name, _by_rows(table, name, columns, UNNAMED, None)
+
+
+def _name_among(symbol: str, symbols: Iterable[Any]) -> str:
+    names = list(dict.fromkeys(symbols))
     other = None if symbol in names else _megabatch.likely_symbol(symbol, names)
     return symbol if other is None else other
 

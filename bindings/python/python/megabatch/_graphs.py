@@ -19,7 +19,7 @@ from . import _megabatch
 from ._arguments import flag, mask_places, require, whole_number
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
-from ._loader_arguments import InTurn, checked_ranks, refuse_unknown
+from ._loader_arguments import InTurn, checked_place, checked_ranks, refuse_unknown
 from ._requirements import required
 from .errors import ConfigError, DataError
 from .loader import require_same_order
@@ -411,7 +411,8 @@ class GraphLoader(InTurn):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where another loader stood."""
         require_same_order(state, self._order, {"graphs": "other graphs", "chosen": "another choice of graphs"})
-        self._epoch, self._batch, self._resumes = int(state["epoch"]), int(state["batch"]), True
+        self._epoch, self._batch = checked_place(state, lambda epoch: len(self._batches(epoch)))
+        self._resumes = True
 
     def _place(self) -> tuple[int, int]:
         batches = len(self._batches(self._epoch))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
 from ._arguments import require, whole_number, wrong
@@ -55,6 +55,15 @@ def order_of(state: Any, kind: str, path: Any = None) -> Mapping[str, Any]:
         raise wrong(state.get("version"), "version", f"1, as the state of a {kind} has it", path)
     found: Mapping[str, Any] = state["order"]
     return found
+
+
+def checked_place(state: Mapping[str, Any], batches_in: Callable[[int], int], path: Any = None) -> tuple[int, int]:
+    """Epoch and batch of a loader's state. `batches_in` an epoch are those of the loader that goes on: after as many its
+    epoch is over."""
+    epoch = whole_number(state.get("epoch"), "epoch", path=path)
+    batch, most = whole_number(state.get("batch"), "batch", path=path), batches_in(epoch)
+    require(batch <= most, batch, "batch", f"0 to {most}, the batches of an epoch", path)
+    return epoch, batch
 
 
 def refuse_unknown(names: Iterable[str], options: Iterable[str]) -> None:

@@ -94,7 +94,38 @@ def _renamed(text: str) -> str | None:
             if name.startswith(f"{first}.") and name.endswith(f".{rest}") and name.count(".") == found.count(".") + 1:
                 timeframe = name.removeprefix(f"{first}.").removesuffix(f".{rest}")
                 return f"weights of the recurrence name their timeframe: {first}.{timeframe}.{rest} in place of {found}"
-    return None
+    return _by_shape(text)
+
+
+def _by_shape(text: str) -> str | None:
+    """The modules of the model that modules of other names look like: those with weights of the same last names and
+    shapes."""
+    shape = r"(\[[^\]]*\])"
+    unknown = _modules(re.findall(rf"(\S+): not known, found {shape}", text))
+    missing = _modules(re.findall(rf"(\S+): missing, expected {shape}", text))
+    alike = {}
+    for name, weights in unknown.items():
+        found = [own for own in missing if missing[own] == weights]
+        alike[name] = [own for own in found if own.rpartition(".")[2] == name.rpartition(".")[2]] or found
+    if not any(alike.values()):
+        return None
+    looks = ", ".join(f"{name} is {' or '.join(own)}" for name, own in alike.items() if own)
+    names = {name: own[0] for name, own in alike.items() if len(own) == 1}
+    if len(set(names.values())) < len(alike):
+        return f"by the shapes of their weights, {looks}; rename them"
+    return (
+        f"by the shapes of their weights, {looks}; with names = {names} they are "
+        "{names[key.rpartition('.')[0]] + '.' + key.rpartition('.')[2]: w for key, w in weights.items()}"
+    )
+
+
+def _modules(weights: list[tuple[str, str]]) -> dict[str, dict[str, str]]:
+    """Shapes of weights by their last names, by module."""
+    modules: dict[str, dict[str, str]] = {}
+    for name, shape in weights:
+        module, _, last = name.rpartition(".")
+        modules.setdefault(module, {})[last] = shape
+    return modules
 
 
 def _fitting(text: str) -> str:
@@ -105,9 +136,11 @@ def _fitting(text: str) -> str:
     if hidden := re.search(r"weight_hh_l0: expected \[\d+, (\d+)\], found \[\d+, (\d+)\]", text):
         if hidden[1] != hidden[2]:
             model["hidden"] = int(hidden[2])
-    if more := re.findall(r"weight_hh_l(\d+): not known", text):
+    unknown, missing = (set(re.findall(rf"weight_hh_l(\d+): {found}", text)) for found in ("not known", "missing"))
+    # Layers that are on both sides have other names.
+    if more := unknown - missing:
         model["layers"] = max(map(int, more)) + 1
-    elif fewer := re.findall(r"weight_hh_l([1-9]\d*): missing", text):
+    elif fewer := missing - unknown:
         model["layers"] = min(map(int, fewer))
     settings = ", ".join(f'"{key}": {value}' for key, value in model.items())
     return f"\n  the weights fit model={{{settings}}}" if model else ""

@@ -21,7 +21,7 @@ import torch
 
 from ._arguments import flag, require, whole_number
 from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require_dtype
-from ._loader_arguments import InTurn, checked_ranks, leaves_out_remainder, order_of, refuse_unknown
+from ._loader_arguments import InTurn, checked_place, checked_ranks, leaves_out_remainder, order_of, refuse_unknown
 from .dataset import Dataset, StrPath
 from .errors import CapacityError, ConfigError
 from .loader import require_same_order
@@ -173,8 +173,8 @@ class _PageLocked:
 class _Reader:
     """Reads chunks of a file in the order in which they are asked for, on a thread of its own."""
 
-    def __init__(self, dataset: Dataset, device: torch.device, dtype: Any, is_checked: bool) -> None:
-        self._dataset, self._device, self._is_checked = dataset, device, is_checked
+    def __init__(self, dataset: Dataset, device: torch.device, dtype: Any) -> None:
+        self._dataset, self._device = dataset, device
         windows = [(of.steps, len(of.features)) for of in dataset.timeframes.values()]
         self._rows: list[tuple[tuple[int, ...], Any]] = [(shape, dtype or torch.float32) for shape in windows]
         self._rows.append(((dataset.targets,), torch.float32))
@@ -226,7 +226,6 @@ class _Reader:
         own = self._dataset._indices
         numbers = held if own is None else own[held]
         loader = self._dataset._chosen(numbers).loader(piece_samples)
-        loader._is_checked = self._is_checked
         for _, tables in loader._tables():
             yield [torch.from_dlpack(table) for table in tables]
 
@@ -314,7 +313,6 @@ class ChunkDataLoader(InTurn):
             batches = share // self._batch_bytes
             self._order = dataclasses.replace(self._order, samples_per_chunk=min(samples, batches * batch_size))
         self._resident: _Chunk | None = None
-        self._is_checked = False
         self._epoch = 0
         self._batch = 0
         self._resumes = False
@@ -420,7 +418,6 @@ class ChunkDataLoader(InTurn):
                 # Only the caller holds the batch while the next one is cut.
                 del tables
         self._epoch, self._batch = epoch + 1, 0
-        self._is_checked = self._is_checked or first == 0
 
     def _named(self, tables: list[torch.Tensor]) -> tuple[Features, torch.Tensor]:
         *windows, targets = tables
@@ -462,9 +459,10 @@ class ChunkDataLoader(InTurn):
                 key="state",
             )
         require_same_order(state, self._decides(), others, path)
+        epoch, batch = checked_place(state, lambda _: len(self), path)
         if self._order.shuffle:
-            self._take_chunks_of(int(state["order"]["samples_per_chunk"]))
-        self._epoch, self._batch, self._resumes = int(state["epoch"]), int(state["batch"]), True
+            self._take_chunks_of(whole_number(state["order"]["samples_per_chunk"], "samples_per_chunk", 1, path=path))
+        self._epoch, self._batch, self._resumes = epoch, batch, True
 
     def _take_chunks_of(self, samples_per_chunk: int) -> None:
         """Orders samples as chunks of this size do. What stays on the device can be visited in any order."""
@@ -497,7 +495,7 @@ class _EpochBatches:
     def __init__(self, loader: ChunkDataLoader, order: _Order, epoch: int, first_batch: int) -> None:
         self._loader, self._shuffle = loader, order.shuffle
         self._visits = order.chunks_of(epoch, first_batch)
-        self._reader = _Reader(loader._dataset, loader._device, loader._dtype, loader._is_checked)
+        self._reader = _Reader(loader._dataset, loader._device, loader._dtype)
         self._ahead: Future[_Chunk] | None = None
         self._chunk: _Chunk | None = None
         self._is_next_due = not loader._stays

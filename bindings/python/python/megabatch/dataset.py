@@ -109,12 +109,15 @@ class Dataset:
         self._keeps: _Temporary | None
         # By device and type; parts of a file share them.
         self._on_devices: weakref.WeakValueDictionary[Any, SeriesTensors]
+        # True for each sample of a windows file whose numbers are known to be finite; parts of a file share them.
+        self._are_checked: npt.NDArray[np.bool_] | None
         if _whole is not None:
             self._native, self._facts, self._keeps = _whole._native, _whole._facts, _whole._keeps
-            self._on_devices = _whole._on_devices
+            self._on_devices, self._are_checked = _whole._on_devices, _whole._are_checked
             return
         self._native = _megabatch.Dataset(self._path, resident=self._resident)
         self._facts, self._keeps, self._on_devices = self._native.facts(), _keeps, weakref.WeakValueDictionary()
+        self._are_checked = np.zeros(self._native.units(), np.bool_) if self.layout == "windows" else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reopened, (self._path, self._resident, self._indices, self._part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn, TypedDict, TypeVar, overload
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from . import _megabatch
 from ._arguments import flag, whole_number
 from ._finite import require_finite
-from ._loader_arguments import InTurn, checked_ranks, leaves_out_remainder, order_of, refuse_unknown
+from ._loader_arguments import InTurn, checked_place, checked_ranks, leaves_out_remainder, order_of, refuse_unknown
 from ._options_help import given, list_options
 from .errors import ConfigError
 
@@ -113,6 +113,9 @@ class Loader(InTurn):
     A loop over the loader is one epoch. After the last batch, seen by the loop or counted by it, the loader stands at
     the next epoch, whose order is another one. `batch_size` counts the samples of all ranks together, as in training.
     All ranks have as many batches: a last one with fewer samples than ranks is left out.
+
+    A feature of a windows file that is not finite, and an infinite target, raise `DataError` with their place. NaN is an
+    unknown target.
     """
 
     def __init__(
@@ -151,7 +154,6 @@ class Loader(InTurn):
         self._epoch = 0
         self._batch = 0
         self._resumes = False
-        self._is_checked = dataset.layout != "windows"
         # What decides the order of samples, whatever the ranks.
         self._order = {
             "samples": len(dataset),
@@ -185,36 +187,52 @@ class Loader(InTurn):
         self._epoch, self._batch, self._resumes = whole_number(epoch, "epoch"), 0, False
 
     def __iter__(self) -> Iterator[Batch]:
-        return self._batches(self._native.epoch, _megabatch.Epoch.next_arrays)
+        return self._batches(self._native.epoch, _megabatch.Epoch.next_arrays, self._require_finite_arrays)
 
     def _writable_batches(self) -> Iterator[Batch]:
         """The batches as arrays that may be written."""
-        return self._batches(self._native.epoch, _megabatch.Epoch.next_writable_arrays)
+        return self._batches(self._native.epoch, _megabatch.Epoch.next_writable_arrays, self._require_finite_arrays)
 
     def _tables(self) -> Iterator[tuple[bytes, list[_megabatch.Table]]]:
-        """The batches as their samples and tables to be taken over. Those of windows are checked in the first epoch;
-        those of a series were checked when it was opened."""
-        begins_at_first = self._place()[1] == 0
-        for samples, tables in self._batches(self._native.epoch, _megabatch.Epoch.next_tables):
-            if not self._is_checked:
-                require_finite(self._dataset, np.frombuffer(samples, np.int64), [np.from_dlpack(table) for table in tables])
-            yield samples, tables
-            # As in `_batches`.
-            del samples, tables
-        self._is_checked = self._is_checked or begins_at_first
+        """The batches as their samples and tables to be taken over."""
+        return self._batches(self._native.epoch, _megabatch.Epoch.next_tables, self._require_finite_tables)
 
     def _samples(self) -> Iterator[bytearray]:
         """The samples of the batches, 64-bit integers, without the batches."""
         return self._batches(self._native.epoch_samples, _megabatch.EpochSamples.next_samples)
 
-    def _batches(self, begin: Callable[[int, int], _E], take: Callable[[_E], _T | None]) -> Iterator[_T]:
-        """The batches of an epoch, as `take` takes them of what `begin` gives for an epoch and its first batch."""
+    def _require_finite_arrays(self, batch: Batch) -> None:
+        self._require_finite(batch["sample"], (batch[key] for key in self._keys))
+
+    def _require_finite_tables(self, batch: tuple[bytes, list[_megabatch.Table]]) -> None:
+        samples, tables = batch
+        self._require_finite(np.frombuffer(samples, np.int64), map(np.from_dlpack, tables))
+
+    def _require_finite(self, samples: npt.NDArray[np.int64], tables: Iterable[npt.NDArray[Any]]) -> None:
+        """Refuses samples of a windows file that are not to be trained on, each when it is gathered first. Those of a
+        series were checked when it was opened."""
+        are_checked = self._dataset._are_checked
+        if are_checked is None or are_checked[samples].all():
+            return
+        require_finite(self._dataset, samples, tables)
+        are_checked[samples] = True
+
+    def _batches(
+        self,
+        begin: Callable[[int, int], _E],
+        take: Callable[[_E], _T | None],
+        check: Callable[[_T], None] | None = None,
+    ) -> Iterator[_T]:
+        """The batches of an epoch, as `take` takes them of what `begin` gives for an epoch and its first batch. Each
+        passes `check` before it is given."""
         epoch, batch = self._place()
         first = batch if self._resumes else 0
         self._resumes = False
         self._epoch, self._batch = epoch, first
         native = begin(epoch, first)
         while (taken := take(native)) is not None:
+            if check is not None:
+                check(taken)
             self._epoch, self._batch = epoch, self._batch + 1
             yield taken
             # Only the caller holds the batch while the next one is gathered.
@@ -234,7 +252,8 @@ class Loader(InTurn):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where another loader stood. Both have the same samples in the same order."""
         require_same_order(state, self._order, {"samples": "other data", "chosen": "another choice of samples"})
-        self._epoch, self._batch, self._resumes = int(state["epoch"]), int(state["batch"]), True
+        self._epoch, self._batch = checked_place(state, lambda _: len(self))
+        self._resumes = True
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _reloaded, (self._dataset, self._options, (self._epoch, self._batch, self._resumes))

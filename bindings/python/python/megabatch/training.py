@@ -377,7 +377,8 @@ def import_weights(
     `weights` are a file of safetensors, or tensors or arrays by name, such as the `state_dict` of the module in
     docs/reference/weights.md: PyTorch's names, shapes and gate order; prefixes of DistributedDataParallel and
     torch.compile are left out. `dataset` has the shape of the model, and its
-    targets are predicted as they are. Settings are given as to `train`; those of the model fit the weights.
+    targets are predicted as they are. Settings are given as to `train`; those of the model fit the weights, which tell
+    cell, hidden units, layers, bias and layer norm where they are not given.
     """
     sections = _sections(
         None, model=model, training=training, data=data, gpu_optimization=gpu_optimization, output=output
@@ -537,7 +538,11 @@ class Run:
             raise ConfigError('data="latest" is no file: samples="latest" are those after the last samples', key="data")
         is_latest = isinstance(samples, str) and samples == "latest"
         if part is not None and samples is not None:
-            raise ConfigError("part and samples choose both; give one of them", key="part")
+            raise ConfigError(
+                "part and samples choose both; give one of them, or the part as data: run.predict(test, samples=…), where "
+                "test is of dataset.split()",
+                key="part",
+            )
         _require_one_part(data, part)
         chosen = None
         is_mask = np.asarray(samples).dtype.kind == "b"
@@ -1030,12 +1035,13 @@ class Follower:
     def _frame(self, frame: Any) -> Iterator[Forecast]:
         if not len(frame):
             return
-        symbol = own = self._symbol
-        if own is not None:
-            symbol = _frames.name_in(frame, own)
-            if not _frames.is_in_other_case(symbol, own):
-                log.warning("the frame: rows of %s are taken for those of %s", symbol, own)
-        by_symbol = list(_frames.by_symbol(frame, symbol, columns=None).values())
+        if self._symbol is None:
+            found = _frames.by_symbol(frame, None, columns=None)
+        else:
+            symbol, found = _frames.by_likely_symbol(frame, self._symbol, None)
+            if not _frames.is_in_other_case(symbol, self._symbol):
+                log.warning("the frame: rows of %s are taken for those of %s", symbol, self._symbol)
+        by_symbol = list(found.values())
         if len(by_symbol) > 1:
             raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
         # As of bars that are pushed one by one: without a zone they are UTC.

@@ -16,7 +16,8 @@ use crate::host::host;
 pub(crate) struct Args {
     /// The weights, in safetensors
     weights: PathBuf,
-    /// Configuration whose model.* fits the weights
+    /// Configuration whose model.* fits the weights; cell, hidden units, layers, bias and layer
+    /// norm are those of the weights where it does not say
     #[arg(long)]
     config: Option<PathBuf>,
     /// Data with the shape of the model

@@ -35,6 +35,13 @@ fn exported_weights_come_back_the_same() {
 
     stage.succeeds("export --run imported --out again.safetensors");
     assert!(stage.read("again.safetensors") == weights);
+
+    // Without settings, the weights say how large the model is.
+    stage.succeeds("import model.safetensors --data series.h5 --out unset --set gpu_optimization.batch_size=16");
+    stage.succeeds("export --run unset --out unset.safetensors");
+    assert!(stage.read("unset.safetensors") == weights);
+    let [message, _] = stage.fails("import model.safetensors --data series.h5 --out other --set model.hidden=5", 3);
+    assert!(message.contains("[20, 3], found [16, 3]"), "{message}");
 }
 
 #[test]

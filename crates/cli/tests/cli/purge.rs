@@ -69,6 +69,8 @@ fn labels_that_count_bars_of_another_timeframe_stay_out_of_validation() {
     assert_eq!(parts(&stage, "plan --data series.h5"), [2763, 370, 369]);
     let leak = stage.succeeds("leak series.h5 --samples 2");
     assert_eq!((&leak["split"]["splits"], &leak["split"]["samples"]), (&1.into(), &3502.into()));
+    let one = stage.succeeds("leak series.h5 --samples 2 --set data.fold_number=all");
+    assert_eq!(one["split"], leak["split"]);
     let folds = "--set data.split=[0.6,0.1,0.3] --set data.walk_forward=3";
     let refitted = INGEST.replace("series.h5", "sixty.h5") + " --train-fraction 0.6";
     stage.succeeds(&refitted);

@@ -266,6 +266,13 @@ fn a_run_that_no_longer_improves_ends_early_and_stays_ended() {
     assert!(answer["evaluation"]["rmse"].is_array(), "a run that ended early is evaluated");
     let again = stage.succeeds("train --out run --resume");
     assert_eq!((&again["steps"], &again["ended_early"]), (&8.into(), &true.into()));
+    for (line, best) in
+        [(line.replace("--out run", "--out other").as_str(), "epoch 1"), ("train --out run --resume", "step ")]
+    {
+        let told = stage.told(line);
+        let says = format!(" for 3 validations (best: {best}");
+        assert!(told.contains("stopped early: no better validation ") && told.contains(&says), "{told}");
+    }
 }
 
 #[test]

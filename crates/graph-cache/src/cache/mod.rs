@@ -122,8 +122,8 @@ fn go_on(answer: ControlFlow<()>) -> Result<()> {
 /// As [`Builder::build`]; [`Error::Interrupted`]; [`Error::Stale`], [`Error::NotGraphs`] and
 /// [`Error::Version`] for a file that is left alone; [`Error::Full`] and [`Error::Io`], which leave
 /// an earlier file as it was;
-/// [`Error::Shape`], [`Error::Unnamed`], [`Error::SameKey`], [`Error::Csr`] and
-/// [`Error::TooLargeForF16`] for graphs that cannot be stored.
+/// [`Error::Shape`], [`Error::Unnamed`], [`Error::SameKey`], [`Error::Csr`], [`Error::NotFinite`]
+/// and [`Error::TooLargeForF16`] for graphs that cannot be stored.
 pub fn build_cached(
     path: impl AsRef<Path>,
     builder: &dyn Builder,

@@ -11,6 +11,7 @@ use super::encode::GraphBlock;
 use super::entry::{HeaderChecksums, IndexEntry};
 use super::header::{FileHeader, FileSection};
 use super::layout::{BlockShape, PAGE, Widths};
+use super::stored::check_floats;
 use super::strings::push_strings;
 use crate::builder::Builder;
 use crate::error::{Error, Result};
@@ -63,11 +64,13 @@ impl Collection {
     }
 
     /// The entry of graph `index` in a file of the collection, finished or not, if it and its block
-    /// are whole.
+    /// are whole, and its floats are such as may be stored.
     pub(crate) fn whole_entry(&self, file: &[u8], index: usize) -> Option<IndexEntry> {
         let entry: IndexEntry = bytemuck::pod_read_unaligned(file.get(self.entry_range(index))?);
-        let (range, _) = entry.place(&self.shape, entry.offset, file.len() as u64).ok()?;
-        (entry.checksum_of(self.checksums, index, &file[range]) == entry.checksum).then_some(entry)
+        let (range, layout) = entry.place(&self.shape, entry.offset, file.len() as u64).ok()?;
+        let block = &file[range];
+        let is_whole = entry.checksum_of(self.checksums, index, block) == entry.checksum;
+        (is_whole && check_floats(&self.shape, &layout, block).is_ok()).then_some(entry)
     }
 
     /// The entry of the block that follows those of `entries`.

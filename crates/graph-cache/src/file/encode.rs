@@ -50,7 +50,7 @@ pub(crate) fn encode(shape: &BlockShape, key: &str, graph: &Graph) -> Result<Gra
         (&layout.node_features, "node_features", &graph.node_features, shape.widths.features),
     ];
     for (range, array, values, width) in floats {
-        if let Some(position) = values.iter().position(|value| !value.is_finite()) {
+        if let Some(position) = first_wrong(values, f32::is_finite) {
             return Err(Error::NotFinite { graph: key.to_owned(), array, position, value: values[position] });
         }
         match width {
@@ -60,7 +60,13 @@ pub(crate) fn encode(shape: &BlockShape, key: &str, graph: &Graph) -> Result<Gra
     }
     match &graph.targets {
         Targets::None => {}
-        Targets::Nodes(targets) | Targets::Graph(targets) => put(&layout.targets, bytemuck::cast_slice(targets)),
+        Targets::Nodes(targets) | Targets::Graph(targets) => {
+            if let Some(position) = first_wrong(targets, is_target) {
+                let (graph, value) = (key.to_owned(), targets[position]);
+                return Err(Error::NotFinite { graph, array: "targets", position, value });
+            }
+            put(&layout.targets, bytemuck::cast_slice(targets));
+        }
     }
     Ok(GraphBlock { nodes, edges, known_time: graph.known_time, bytes })
 }
@@ -141,6 +147,24 @@ fn narrowed(graph: &str, array: &'static str, values: &[f32]) -> Result<Vec<f16>
             Err(Error::TooLargeForF16 { graph: graph.to_owned(), array, position, value: values[position] })
         }
     }
+}
+
+/// Values tested at once by [`first_wrong`].
+const SCANNED_TOGETHER: usize = 512;
+
+/// The position of the first value that is not right.
+pub(crate) fn first_wrong<T: Copy>(values: &[T], is_right: impl Fn(T) -> bool) -> Option<usize> {
+    values.chunks(SCANNED_TOGETHER).zip((0..).step_by(SCANNED_TOGETHER)).find_map(|(block, start)| {
+        // A loop without an early exit is vectorised.
+        let are_right = block.iter().fold(true, |all, &value| all & is_right(value));
+        let place = if are_right { None } else { block.iter().position(|&value| !is_right(value)) };
+        place.map(|place| start + place)
+    })
+}
+
+/// True for a target that is known, and for NaN, which is an unknown one.
+pub(crate) fn is_target(value: f32) -> bool {
+    !value.is_infinite()
 }
 
 /// The values at `range` of a block.

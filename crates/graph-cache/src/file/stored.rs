@@ -7,7 +7,7 @@ use half::f16;
 use megabatch_gpu_core::convert::f16_to_f32;
 use megabatch_segment::{Csc, Csr, Index};
 
-use super::encode::{array, unnamed};
+use super::encode::{array, first_wrong, is_target, unnamed};
 use super::layout::{BlockLayout, BlockShape, FloatWidth, IndexWidth};
 use crate::graph::{Graph, Targets};
 use crate::schema::TargetLevel;
@@ -171,6 +171,16 @@ impl<'a> Floats<'a> {
         }
     }
 
+    /// The first of them that is NaN or infinite, with its position.
+    pub(super) fn first_not_finite(&self) -> Option<(usize, f32)> {
+        match *self {
+            Floats::F32(values) => first_wrong(values, f32::is_finite).map(|position| (position, values[position])),
+            Floats::F16(values) => {
+                first_wrong(values, f16::is_finite).map(|position| (position, values[position].to_f32()))
+            }
+        }
+    }
+
     /// A copy as f32.
     pub fn to_vec(&self) -> Vec<f32> {
         let mut values = vec![0.0; self.len()];
@@ -179,8 +189,8 @@ impl<'a> Floats<'a> {
     }
 }
 
-/// Checks that a block's edges join existing nodes, are the same by rows and by columns, and that
-/// nodes have valid names. The error is the fault in words.
+/// Checks that a block's edges join existing nodes, are the same by rows and by columns, that nodes
+/// have valid names, and its floats. The error is the fault in words.
 pub(crate) fn check_block(shape: &BlockShape, layout: &BlockLayout, block: &[u8]) -> Result<(), String> {
     match shape.widths.indices {
         IndexWidth::U32 => check_topology::<u32>(layout, block)?,
@@ -188,9 +198,27 @@ pub(crate) fn check_block(shape: &BlockShape, layout: &BlockLayout, block: &[u8]
     }
     let nodes = array(block, &layout.nodes);
     match unnamed(nodes, shape.names) {
-        None => Ok(()),
+        None => check_floats(shape, layout, block),
         Some(node) => Err(format!("node {node} has the name {} of {}", nodes[node], shape.names)),
     }
+}
+
+/// Checks that the floats of a block are finite; an unknown target is NaN. Files that were written
+/// by earlier versions may have others.
+pub(crate) fn check_floats(shape: &BlockShape, layout: &BlockLayout, block: &[u8]) -> Result<(), String> {
+    let arrays = [
+        ("weights", &layout.weights, shape.widths.edges),
+        ("edge_attributes", &layout.edge_attributes, shape.widths.edges),
+        ("node_features", &layout.node_features, shape.widths.features),
+    ];
+    let wrong = |name, position, value| format!("{name}[{position}] is {value}: expected a finite number");
+    for (name, range, width) in arrays {
+        if let Some((position, value)) = Floats::new(array(block, range), width).first_not_finite() {
+            return Err(wrong(name, position, value));
+        }
+    }
+    let targets: &[f32] = array(block, &layout.targets);
+    first_wrong(targets, is_target).map_or(Ok(()), |position| Err(wrong("targets", position, targets[position])))
 }
 
 fn check_topology<I: Index>(layout: &BlockLayout, block: &[u8]) -> Result<(), String> {

@@ -129,7 +129,7 @@ fn graphs_that_are_not_as_their_schema_says_are_refused() {
         spoil(&mut graph);
         graph
     };
-    let cases: [(Graph, &str); 10] = [
+    let cases: [(Graph, &str); 11] = [
         (spoiled(|graph| graph.weights.push(0.0)), "weights has 3 values, and 2 rows of 1 by the schema"),
         (spoiled(|graph| graph.edge_attributes.truncate(3)), "edge_attributes has 3 values, and 2 rows of 2"),
         (spoiled(|graph| graph.node_features.clear()), "node_features has 0 values, and 2 rows of 3"),
@@ -140,6 +140,10 @@ fn graphs_that_are_not_as_their_schema_says_are_refused() {
         (spoiled(|graph| graph.weights[1] = 1e6), "weights[1] is 1000000, and f16 ends at 65504"),
         (spoiled(|graph| graph.weights[0] = f32::NAN), "weights[0] is NaN: expected a finite number"),
         (spoiled(|graph| graph.node_features[1] = f32::INFINITY), "node_features[1] is inf: expected a finite number"),
+        (
+            spoiled(|graph| graph.targets = Targets::Nodes(vec![f32::NAN, 0.0, f32::NEG_INFINITY, 0.0])),
+            "targets[2] is -inf: expected a finite number",
+        ),
     ];
     let widths = Widths { edges: FloatWidth::F16, ..Widths::default() };
     for (graph, message) in cases {
@@ -315,6 +319,22 @@ fn files_with_right_checksums_and_wrong_contents_are_refused() {
         (|file| file.put_index(|block| block.csc_edges.clone(), 0, 77), "\"day 2\": by columns, edges[0] is 77"),
         (|file| file.put_index(|block| block.csc_edges.clone(), 0, 0), "\"day 2\": its edges by columns are not"),
         (|file| file.put_index(|block| block.nodes.clone(), 2, 9), "\"day 2\": node 2 has the name 9 of 9"),
+        (
+            |file| file.put_index(|block| block.weights.clone(), 1, f32::NAN.to_bits()),
+            "\"day 2\": weights[1] is NaN: expected a finite number",
+        ),
+        (
+            |file| file.put_index(|block| block.edge_attributes.clone(), 5, f32::NEG_INFINITY.to_bits()),
+            "\"day 2\": edge_attributes[5] is -inf: expected",
+        ),
+        (
+            |file| file.put_index(|block| block.node_features.clone(), 8, f32::INFINITY.to_bits()),
+            "\"day 2\": node_features[8] is inf: expected",
+        ),
+        (
+            |file| file.put_index(|block| block.targets.clone(), 0, f32::INFINITY.to_bits()),
+            "\"day 2\": targets[0] is inf: expected",
+        ),
     ];
     assert!(
         GraphFile::from_bytes("x", &Hostile::new().with_checksums()).unwrap().verify().is_ok(),
@@ -327,6 +347,39 @@ fn files_with_right_checksums_and_wrong_contents_are_refused() {
             GraphFile::from_bytes("x", &file.with_checksums()).and_then(|file| file.verify()).unwrap_err().to_string();
         assert!(found.contains(message), "expected {message}, found {found}");
     }
+}
+
+/// Files of earlier versions may have such floats, and their graphs are built again.
+#[test]
+fn a_graph_whose_floats_are_not_finite_is_not_kept() {
+    let (file, _) = written(3);
+    let keys: Vec<String> = (0..3).map(|index| file.key(index).to_owned()).collect();
+    let collection = Collection::new(file.description().clone(), &keys).unwrap();
+    let mut earlier = Hostile::new();
+    earlier.put_index(|block| block.targets.clone(), 0, f32::NAN.to_bits());
+    let unknown = earlier.with_checksums();
+    assert!(collection.whole_entry(&unknown, 2).is_some(), "an unknown target is NaN");
+    assert!(GraphFile::from_bytes("x", &unknown).unwrap().verify().is_ok());
+    let mut earlier = Hostile::new();
+    earlier.put_index(|block| block.node_features.clone(), 0, f32::NAN.to_bits());
+    let bytes = earlier.with_checksums();
+    assert!(collection.whole_entry(&bytes, 1).is_some());
+    assert!(collection.whole_entry(&bytes, 2).is_none());
+    let error = GraphFile::from_bytes("old.mbg", &bytes).unwrap().graph(2).unwrap_err().to_string();
+    assert!(error.starts_with("old.mbg: graph \"day 2\": node_features[0] is NaN: expected a finite"), "{error}");
+}
+
+#[test]
+fn the_first_float_that_is_not_finite_is_found_in_any_width() {
+    let mut values = vec![f32::MAX; 1300];
+    assert_eq!(Floats::F32(&values).first_not_finite(), None);
+    for position in [1299, 512, 511, 0] {
+        values[position] = f32::NEG_INFINITY;
+        assert_eq!(Floats::F32(&values).first_not_finite(), Some((position, f32::NEG_INFINITY)));
+    }
+    let halves = [half::f16::MAX, half::f16::INFINITY];
+    assert_eq!(Floats::F16(&halves[..1]).first_not_finite(), None);
+    assert_eq!(Floats::F16(&halves).first_not_finite(), Some((1, f32::INFINITY)));
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub fn save_weights(path: &Path, parameters: &TensorSet) -> Result<()> {
 /// [`Error::WeightsNotFinite`], [`Error::Safetensors`], [`Error::File`]. `parameters` are then as
 /// before.
 pub fn load_weights(path: &Path, parameters: &mut TensorSet) -> Result<()> {
-    let mut file = TensorFile::new(path, fs::read(path).map_err(Error::file(path, "read"))?)?;
+    let mut file = TensorFile::open(path)?;
     if let Some(bytes) = file.without_timeframe(parameters.layout())? {
         file.bytes = bytes;
     }
@@ -61,6 +61,19 @@ pub struct TensorFile {
 }
 
 impl TensorFile {
+    /// The file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Safetensors`], [`Error::File`].
+    pub fn open(path: &Path) -> Result<Self> {
+        TensorFile::new(path, fs::read(path).map_err(Error::file(path, "read"))?)
+    }
+
+    /// Names and shapes of the tensors.
+    pub fn shapes(&self) -> Vec<(String, Vec<usize>)> {
+        self.tensors().iter().map(|(name, view)| (name.to_owned(), view.shape().to_vec())).collect()
+    }
+
     /// The file of these bytes; `path` is where they come from.
     pub fn new(path: &Path, bytes: Vec<u8>) -> Result<Self> {
         let file = TensorFile { path: path.to_owned(), bytes };

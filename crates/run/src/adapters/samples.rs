@@ -397,7 +397,7 @@ mod tests {
     use crate::synth::{SampleOptions, SampleWindows, make_samples};
 
     /// Label, total and the last count of each work.
-    type Works = Arc<Mutex<Vec<(&'static str, u64, u64)>>>;
+    type Works = Arc<Mutex<Vec<(String, u64, u64)>>>;
 
     #[derive(Default)]
     struct Watched(Works);
@@ -406,7 +406,7 @@ mod tests {
 
     impl Observer for Watched {
         fn begin(&self, work: Work<'_>) -> Box<dyn Progress> {
-            self.0.lock().unwrap().push((work.label, work.total, 0));
+            self.0.lock().unwrap().push((work.label.to_owned(), work.total, 0));
             Box::new(Following(Arc::clone(&self.0)))
         }
 
@@ -459,7 +459,7 @@ mod tests {
         let samples = SourceSamples::open_in_file(&path, &Device::cpu(), &host).unwrap();
         let fingerprint = samples.fingerprint(&host).unwrap();
         let works = watched.0.lock().unwrap().clone();
-        assert_eq!(works.iter().map(|(label, ..)| *label).collect::<Vec<_>>(), ["check", "fingerprint"]);
+        assert_eq!(works.iter().map(|(label, ..)| label.as_str()).collect::<Vec<_>>(), ["check", "fingerprint"]);
         assert!(works.iter().all(|(_, total, last)| total == last), "{works:?}");
 
         let resident = SourceSamples::open(&path, &Device::cpu(), usize::MAX).unwrap();

@@ -62,7 +62,9 @@ fn device_trials(ordinal: u32) -> Vec<Trial> {
         Err(error) => return vec![failed(&name, "opening", &error)],
     };
     let training = RUNS.iter().map(|(case, config)| {
-        tried(&device, &format!("training: {case} are the CPU's"), || same_losses(&device, config()).map(|()| None))
+        tried(&device, &format!("training: {case} are the CPU's"), || {
+            same_losses(config(), |config, samples| gpu_losses(&device, config, samples)).map(|()| None)
+        })
     });
     let pool =
         POOL.iter().map(|(case, run)| tried(&device, &format!("memory pool: {case}"), || run(&device).map(|()| None)));
@@ -116,24 +118,30 @@ fn samples() -> megabatch_trainer::Result<SeriesInMemory> {
     SeriesInMemory::new(shape, series, wave(2 * SAMPLES, 0.03))
 }
 
-/// The losses of all steps and validations, on the GPU beside the CPU. They are off by the order of
-/// sums, and in 16 bits by what rounding on either side of a middle makes of numbers with 11
-/// significant bits or with 8.
-fn same_losses(device: &Device, config: Config) -> megabatch_trainer::Result<()> {
+/// The losses of all steps and validations, as `found` gives them beside the CPU. They are off by
+/// the order of sums, and in 16 bits by what rounding on either side of a middle makes of numbers
+/// with 11 significant bits or with 8.
+fn same_losses(
+    config: Config,
+    found: impl FnOnce(Config, &SeriesInMemory) -> megabatch_trainer::Result<Vec<f64>>,
+) -> megabatch_trainer::Result<()> {
     let samples = samples()?;
-    let shape = samples.shape();
     let tolerance = match config.precision {
         Precision::Fp32 => 1e-4,
         Precision::Fp16 => 1e-3,
         Precision::Bf16 => 4e-3,
     };
-    let expected = losses(Trainer::new(&Device::cpu(), config.clone(), shape.clone())?, &samples)?;
-    let found = losses(Trainer::on_gpu(device, &Device::cpu(), config, shape.clone())?, &samples)?;
+    let expected = losses(Trainer::new(&Device::cpu(), config.clone(), samples.shape().clone())?, &samples)?;
+    let found = found(config, &samples)?;
     let most = expected.iter().fold(0.0f64, |most, loss| most.max(loss.abs()));
     let is_near = |(found, expected): (&f64, &f64)| (found - expected).abs() <= tolerance * most;
     let is_same = found.len() == expected.len() && found.iter().zip(&expected).all(is_near);
     assert!(is_same, "the losses are {found:?} where {expected:?} is right");
     Ok(())
+}
+
+fn gpu_losses(device: &Device, config: Config, samples: &SeriesInMemory) -> megabatch_trainer::Result<Vec<f64>> {
+    losses(Trainer::on_gpu(device, &Device::cpu(), config, samples.shape().clone())?, samples)
 }
 
 fn losses(mut trainer: Trainer, samples: &SeriesInMemory) -> megabatch_trainer::Result<Vec<f64>> {
@@ -272,6 +280,28 @@ mod tests {
             driver.add_kernels(Kernels::compile_with(&sources, &options).unwrap().path());
         }
         driver
+    }
+
+    #[test]
+    fn wrong_losses_are_a_fault() {
+        let fault = |spoil: fn(&mut Vec<f64>)| {
+            let run = || {
+                same_losses(config(Precision::Fp32), |config, samples| {
+                    let mut found = losses(Trainer::new(&Device::cpu(), config, samples.shape().clone())?, samples)?;
+                    spoil(&mut found);
+                    Ok(found)
+                })
+                .map(|()| None)
+            };
+            tried(&Device::cpu(), "training", run).fault
+        };
+        assert_eq!(fault(|_| {}), None);
+        assert_eq!(fault(|losses| losses[3] *= 1.00001), None, "the order of sums is another one");
+        let wrong: [fn(&mut Vec<f64>); 3] =
+            [|losses| losses[3] *= 1.1, |losses| losses[5] = f64::NAN, |losses| drop(losses.pop())];
+        for spoil in wrong {
+            assert_eq!(fault(spoil).as_deref(), Some("it gave a wrong result"));
+        }
     }
 
     #[test]

@@ -198,7 +198,7 @@ impl Side {
     fn open(folder: &Path, label: String) -> Result<Self> {
         let run = RunFolder::open(folder)?;
         let config = run.config(&[])?;
-        let plan = FoldPlan::from_run(&run)?;
+        let plan = FoldPlan::begun_in(&run, &config)?;
         let mut settings: BTreeMap<&'static str, String> =
             config.settings().map(|(key, text)| (key.path, text.to_owned())).collect();
         // The folds of a run have the loss that `auto` stands for.

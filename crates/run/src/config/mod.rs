@@ -42,7 +42,13 @@ pub struct SettingSources {
 impl SettingSources {
     /// The configuration, with the variables of `environment` between the file and the settings.
     pub(crate) fn load(&self, environment: &[(OsString, OsString)]) -> Result<Config> {
-        Config::load(self.file.as_deref(), environment, &self.set)
+        self.load_over(&[], environment)
+    }
+
+    /// As [`SettingSources::load`], with the settings `found`, `key=value` each, in the place of
+    /// defaults.
+    pub(crate) fn load_over(&self, found: &[String], environment: &[(OsString, OsString)]) -> Result<Config> {
+        Config::load_over(found, self.file.as_deref(), environment, &self.set)
     }
 }
 
@@ -63,6 +69,16 @@ impl Config {
         environment: &[(OsString, OsString)],
         arguments: &[String],
     ) -> Result<Self> {
+        Config::load_over(&[], file, environment, arguments)
+    }
+
+    /// As [`Config::load`], with the settings `found` in the place of defaults.
+    fn load_over(
+        found: &[String],
+        file: Option<&Path>,
+        environment: &[(OsString, OsString)],
+        arguments: &[String],
+    ) -> Result<Self> {
         let text = match file {
             Some(file) => std::fs::read_to_string(file)
                 .map_err(|reason| ConfigError::Unreadable { file: file.to_owned(), reason })?,
@@ -70,7 +86,7 @@ impl Config {
         };
         let yaml = layers::from_yaml(file.unwrap_or(Path::new("")), &text)?;
         let environment = layers::from_environment(environment.iter().cloned())?;
-        Config::from_layers([yaml, environment, layers::from_arguments(arguments)?])
+        Config::from_layers([layers::from_arguments(found)?, yaml, environment, layers::from_arguments(arguments)?])
     }
 
     /// The settings that `file`, written by [`Config::to_yaml`], holds; the environment has no say.

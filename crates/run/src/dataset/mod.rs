@@ -14,8 +14,8 @@ use serde::Serialize;
 
 use crate::adapters::data::Data;
 use crate::adapters::neighbours::Neighbours;
-
-use crate::config::{self, Config, SettingSources};
+use crate::adapters::split::walk_forward;
+use crate::config::{Config, SettingSources};
 use crate::error::{Error, Result};
 use crate::host::Host;
 
@@ -246,7 +246,7 @@ impl Dataset {
     /// As [`Dataset::split`].
     pub fn walk_forward(&self, settings: &SettingSources) -> Result<Vec<Partition>> {
         let config = settings.load(&[])?;
-        let folds = config.get(&config::data::WALK_FORWARD).unwrap_or(0);
+        let folds = walk_forward(&config).map_or(0, |walk| walk.folds);
         let fold_split = |fold| {
             let mut config = config.clone();
             config.set_walk_forward_fold(fold);

@@ -6,8 +6,7 @@ use megabatch_chunk_io::{SeriesColumn, SeriesFile, Source};
 use megabatch_trainer::{self as trainer, SampleRanges, Split};
 use serde::Serialize;
 
-use crate::adapters::fold_plan::{FoldKind, FoldPlan};
-use crate::adapters::split::split_source;
+use crate::adapters::split::{split_source, walk_forward};
 use crate::config::Config;
 use crate::error::{Context as _, Error, Result};
 use crate::text::utc;
@@ -136,9 +135,10 @@ pub(super) fn prove_splits(
     exact: &ExactSpans<'_>,
     asked: SplitSource,
 ) -> Result<SplitProof> {
-    let folds = match FoldPlan::from_config(config)? {
-        Some(FoldPlan { kind: FoldKind::WalkForward, folds, .. }) => (0..folds).map(Some).collect(),
-        _ => vec![None],
+    // Folds of a cross-validation are of graphs: a series without a walk forward has one split.
+    let folds = match walk_forward(config).filter(|_| config.walks_all_folds()) {
+        Some(walk) => (0..walk.folds).map(Some).collect(),
+        None => vec![None],
     };
     let mut proof = SplitProof::default();
     for fold in folds {

@@ -158,9 +158,14 @@ impl RunFolder {
     /// The folder of the fold before this one, whether it is there or not; `None` for the first
     /// fold, and for a run of one model.
     pub(crate) fn fold_before(&self) -> Option<RunFolder> {
-        let number: usize = self.root.file_name()?.to_str()?.strip_prefix("fold-")?.parse().ok()?;
-        let before = number.checked_sub(1).filter(|&before| self.is_fold && before > 0)?;
+        let before = self.fold_number()?.checked_sub(1).filter(|&before| before > 0)?;
         Some(RunFolder { root: self.root.with_file_name(format!("fold-{before}")), is_fold: true })
+    }
+
+    /// The number of the fold, from 1; `None` for a run of one model.
+    pub(crate) fn fold_number(&self) -> Option<usize> {
+        let number = self.root.file_name()?.to_str()?.strip_prefix("fold-")?.parse().ok()?;
+        self.is_fold.then_some(number)
     }
 
     /// True if it is the folder of one of several folds that are trained together.

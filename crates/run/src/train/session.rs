@@ -396,6 +396,11 @@ impl Session {
         });
         let outcome = outcome.map_err(|error| self.locate(error));
         let outcome = outcome.and_then(|outcome| failure.map_or(Ok(outcome), Err));
+        if let (Ok(Outcome { end: End::StoppedEarly, best, .. }), Some(watch), Some(rule)) =
+            (&outcome, &watch, self.setup.training.early_stopping)
+        {
+            watch.stopped_early(rule, *best);
+        }
         // A resume that asks for fewer steps than are done ends no session.
         if let (Err(error), Some(watch)) = (&outcome, &mut watch)
             && resume_point.step <= self.plan.steps

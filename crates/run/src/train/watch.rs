@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
-use megabatch_trainer::{Event, RollbackEvent, ValidatingEvent, Waits};
+use megabatch_trainer::{Best, EarlyStopping, Event, RollbackEvent, ValidatingEvent, Waits};
 use serde_json::Value;
 
 use super::data_stalls::{SampleStorage, WaitWatch};
@@ -20,6 +20,7 @@ use crate::run_folder::{MetricsLog, ResumePoint, RunFolder};
 use crate::setup::TrainingSetup;
 use crate::setup::settings::loss_name;
 use crate::text::number::significant;
+use crate::text::plural;
 use crate::unit_names::UnitNames;
 use crate::usage::cpu_seconds;
 
@@ -56,6 +57,8 @@ pub(crate) struct Watch<'a> {
     validating: Option<Box<dyn Progress>>,
     /// Units of a validation, in the plural.
     unit: String,
+    /// Epoch of the best validation that was seen, counted from 1.
+    best_epoch: Option<u64>,
     memory: MemoryWatch<'a>,
     waiting: WaitWatch,
     losses: LossWatch,
@@ -88,7 +91,8 @@ impl<'a> Watch<'a> {
     ) -> Result<Self> {
         host.cancel.watch(STEP_PATIENCE)?;
         let log = MetricsLog::open_at(folder, resume_point)?;
-        let mut progress = host.observer.begin(Work { label: "train", total: steps, unit: "steps" });
+        let label = folder.fold_number().map_or_else(|| "train".to_owned(), |number| format!("fold {number} train"));
+        let mut progress = host.observer.begin(Work { label: &label, total: steps, unit: "steps" });
         progress.begin_at(resume_point.step);
         let gpu = GpuWatch::begin(folder, setup, progress.as_ref())?;
         Ok(Watch {
@@ -99,6 +103,7 @@ impl<'a> Watch<'a> {
             progress,
             validating: None,
             unit: format!("{}s", UnitNames::for_data(&setup.data).unit),
+            best_epoch: None,
             memory: MemoryWatch::new(setup, resume_point.step),
             waiting: WaitWatch::new(SampleStorage::new(&setup.data)),
             losses: LossWatch::new(setup.training.threads, cpu_seconds),
@@ -216,6 +221,9 @@ impl<'a> Watch<'a> {
             Event::Validation(validation) => {
                 let best = if validation.best { ", the best so far" } else { "" };
                 let (epoch, step) = (validation.epoch + 1, validation.step);
+                if validation.best {
+                    self.best_epoch = Some(epoch);
+                }
                 self.progress.note(&format!(
                     "epoch {epoch}, step {step}: validation {} {}{best}",
                     self.loss_name,
@@ -236,6 +244,18 @@ impl<'a> Watch<'a> {
             Event::Checkpoint { .. } | Event::Epoch(_) => {}
             other => self.progress.note(&serde_json::to_string(other).unwrap_or_default()),
         }
+    }
+
+    /// Says that the run ended by `rule`, with `best`.
+    pub(crate) fn stopped_early(&self, rule: EarlyStopping, best: Option<Best>) {
+        let best = match (self.best_epoch, best) {
+            (Some(epoch), _) => format!("epoch {epoch}"),
+            (None, Some(best)) => format!("step {}", best.step),
+            (None, None) => "none".to_owned(),
+        };
+        let validations = plural(rule.patience as usize, "validation");
+        self.progress
+            .note(&format!("stopped early: no better validation {} for {validations} (best: {best})", self.loss_name));
     }
 
     /// Writes that the session failed.

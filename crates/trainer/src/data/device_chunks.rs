@@ -12,7 +12,8 @@
 
 use std::iter::Peekable;
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, SendError, SyncSender};
 use std::time::{Duration, Instant};
 
 use megabatch_amp::Precision;
@@ -95,6 +96,11 @@ impl VacantChunk {
         VacantChunk { batch, tables }
     }
 
+    /// The memory on the host.
+    pub(crate) fn into_batch(self) -> Batch {
+        self.batch
+    }
+
     fn fill(
         self,
         samples: ChunkSamples,
@@ -110,8 +116,15 @@ impl VacantChunk {
     }
 }
 
+impl FilledChunk {
+    fn into_batch(self) -> Batch {
+        self.batch
+    }
+}
+
 /// Sends the chunks of `schedule`, of up to `capacity` samples, which `gather` reads, rounded to
-/// `precision`, until the schedule ends, a chunk cannot be read or nobody listens.
+/// `precision`, until the schedule ends, a chunk cannot be read, nobody listens or `stop` is true.
+/// Returns the memory of a chunk that it then has.
 pub(crate) fn read_chunks(
     schedule: impl Iterator<Item = Vec<usize>>,
     capacity: usize,
@@ -119,16 +132,23 @@ pub(crate) fn read_chunks(
     gather: impl Fn(&[usize], &mut Batch) -> Result<()>,
     vacant: &Receiver<VacantChunk>,
     ready: &SyncSender<Result<FilledChunk>>,
-) {
+    stop: &AtomicBool,
+) -> Option<Batch> {
     let mut schedule = schedule.peekable();
     while let Some(samples) = ChunkSamples::next(&mut schedule, capacity) {
-        let Ok(chunk) = vacant.recv() else { return };
+        let Ok(chunk) = vacant.recv() else { return None };
+        if stop.load(Relaxed) {
+            return Some(chunk.into_batch());
+        }
         let filled = chunk.fill(samples, precision, &gather);
         let failed = filled.is_err();
-        if ready.send(filled).is_err() || failed {
-            return;
+        match ready.send(filled) {
+            Err(SendError(filled)) => return filled.ok().map(FilledChunk::into_batch),
+            Ok(()) if failed => return None,
+            Ok(()) => {}
         }
     }
+    None
 }
 
 /// Batches of chunks that [`read_chunks`] sends.
@@ -192,6 +212,16 @@ impl ChunkFeed {
         let weights = chunk.weights().map(|weights| &weights[places]);
         let features = vec![&[] as &[f32]; shape.timeframes.len()];
         Some(BatchView::new(shape, features, offsets, BatchStorage::Chunk, targets).with_weights(weights))
+    }
+
+    /// The memory on the host of the chunks that are here, or on their way from the reader: this
+    /// waits until it has ended.
+    pub(crate) fn into_batches(self) -> Vec<Batch> {
+        let ChunkFeed { filled, give_back, current, .. } = self;
+        // A reader that waits for memory ends.
+        drop(give_back);
+        let on_their_way = filled.iter().flatten().map(FilledChunk::into_batch);
+        current.into_iter().map(|(batch, _)| batch).chain(on_their_way).collect()
     }
 
     /// Time spent waiting for chunks since the last call.

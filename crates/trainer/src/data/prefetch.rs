@@ -1,6 +1,8 @@
 //! Batches read on another thread, one ahead of the computation.
 
 use std::collections::VecDeque;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -105,36 +107,52 @@ pub(crate) fn with_batches<'a, T>(
 
 /// Calls `consume` with a feed of the batches of `schedule`, as [`with_batches`] does, of samples
 /// whose windows pass through a device in `chunks`. Another thread gathers the next chunk, and
-/// copies it there, while the batches of the one before are consumed.
+/// copies it there, while the batches of the one before are consumed. The memory of both on the
+/// host, whose pages take seconds to lock, is that of `staging` where it has any, and is there
+/// afterwards for the next call.
 pub(crate) fn with_chunks<'a, T>(
     source: Source<'a>,
     chunks: DeviceChunks,
+    staging: &mut Vec<Batch>,
     schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
     consume: impl FnOnce(&mut BatchFeed<'_>) -> Result<T>,
 ) -> Result<T> {
     let DeviceChunks { samples, precision, tables } = chunks;
     let (give_back, vacant) = sync_channel(2);
     for tables in tables {
-        let batch = Batch::new(source.scope, source.samples.shape(), samples)?;
+        let batch = match staging.pop() {
+            Some(batch) => batch,
+            None => Batch::new(source.scope, source.samples.shape(), samples)?,
+        };
         give_back.send(VacantChunk::new(batch, tables)).expect("the receiver is alive and has room for two");
     }
     let (ready, filled) = sync_channel(1);
     // Lent to the reader: chunks that wait in the channel when it ends stay allocated.
-    let vacant = Mutex::new(vacant);
-    thread::scope(|scope| {
-        let vacant = &vacant;
-        scope.spawn(move || {
+    let (vacant, stop) = (Mutex::new(vacant), AtomicBool::new(false));
+    let outcome = thread::scope(|scope| {
+        let (vacant, stop) = (&vacant, &stop);
+        let reader = scope.spawn(move || {
             let gather_chunk = |indices: &[usize], batch: &mut Batch| -> Result<()> {
                 gather(source, indices, batch)?;
                 source.loss_inputs.apply(indices, batch);
                 Ok(())
             };
             let vacant = vacant.lock().expect("the reader alone locks it");
-            read_chunks(schedule, samples, precision, gather_chunk, &vacant, &ready);
+            read_chunks(schedule, samples, precision, gather_chunk, &vacant, &ready, stop)
         });
         // As in `with_batches`, gone before the scope waits for the reader.
-        consume(&mut BatchFeed::Chunked(ChunkFeed::new(filled, give_back, source.samples.shape())))
-    })
+        let mut feed = BatchFeed::Chunked(ChunkFeed::new(filled, give_back, source.samples.shape()));
+        let outcome = consume(&mut feed);
+        stop.store(true, Relaxed);
+        if let BatchFeed::Chunked(chunks) = feed {
+            staging.extend(chunks.into_batches());
+        }
+        staging.extend(reader.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        outcome
+    });
+    let vacant = vacant.into_inner().expect("the reader did not panic");
+    staging.extend(vacant.try_iter().map(VacantChunk::into_batch));
+    outcome
 }
 
 /// Sends gathered batches until the schedule ends, a batch cannot be read or nobody listens.
@@ -399,7 +417,8 @@ impl RequestedGraphs {
 
 #[cfg(test)]
 mod tests {
-    use megabatch_gpu_core::Device;
+    use megabatch_amp::Precision;
+    use megabatch_gpu_core::{Device, VacantTables};
     use megabatch_nn::model::Timeframe;
 
     use super::*;
@@ -440,6 +459,44 @@ mod tests {
         .unwrap();
         assert_eq!(seen, schedule);
         assert_eq!(scope.usage().allocated_bytes, 0);
+    }
+
+    /// A run that goes back to a checkpoint ends amid its chunks, and takes their memory again.
+    #[test]
+    fn chunks_take_the_memory_of_those_before() {
+        let (samples, device) = (samples(), Device::cpu());
+        let scope = device.scope("batches");
+        let source = Source {
+            samples: &samples,
+            graphs: None,
+            edge_form: EdgeForm::Views,
+            scope: &scope,
+            batch_size: 2,
+            chunk_percent: 100,
+            gather_mode: GatherMode::Bars,
+            loss_inputs: LossInputs::default(),
+        };
+        let (mut staging, mut addresses) = (Vec::new(), Vec::new());
+        for taken in [0, 1, 3, 7] {
+            let tables = || VacantTables::new(&device.scope("gpu/bars"), &[4 * size_of::<f32>()]).unwrap();
+            let chunks = DeviceChunks { samples: 4, precision: Precision::Fp32, tables: [tables(), tables()] };
+            let schedule = (0..).map(|n| vec![n % 10, (n + 1) % 10]);
+            let mut held = None;
+            with_chunks(source, chunks, &mut staging, schedule, |feed| {
+                for n in 0..taken {
+                    feed.turn_chunk(|tables| held.replace(tables))?;
+                    let batch = feed.next()?.unwrap();
+                    assert_eq!(batch.targets(), [n as f32, (n + 1) as f32]);
+                }
+                Ok(())
+            })
+            .unwrap();
+            let mut own: Vec<_> = staging.iter().map(|batch: &Batch| batch.view().targets().as_ptr()).collect();
+            own.sort_unstable();
+            addresses.push(own);
+        }
+        assert_eq!(addresses[0].len(), 2);
+        assert!(addresses.iter().all(|own| *own == addresses[0]), "{addresses:?}");
     }
 
     #[test]

@@ -35,7 +35,7 @@ use crate::data::kept_windows::{KeptWindows, can_keep_graphs, can_keep_windows, 
 use crate::data::prefetch::{BatchFeed, Source, with_batches, with_chunks};
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::sample_weights::{LossInputs, SampleWeights};
-use crate::data::samples::{Samples, resident_series, shares_bars};
+use crate::data::samples::{Batch, Samples, resident_series, shares_bars};
 use crate::data::schedule::Schedule;
 use crate::data::target_scales::{TargetScales, tensors_in_target_units};
 use crate::error::{Error, Result};
@@ -307,12 +307,16 @@ impl Trainer {
             return Ok(self.outcome(end));
         }
         let mut asked = self.tell_cuts(observer);
+        let mut staging = Vec::new();
         while asked.is_continue() {
             let limits = self.fallback.limits();
             let schedule = schedule.cut_into(limits.batch_size, self.backend.grain()).for_rank(self.rank());
-            match self.train_on(run, &schedule, observer) {
+            match self.train_on(run, &schedule, observer, &mut staging) {
                 Err(Error::Peer(lost)) => asked = self.reform(lost, observer)?,
-                Err(error) if error.is_shortage() => asked = self.cut(error, run, observer)?,
+                Err(error) if error.is_shortage() => {
+                    staging.clear();
+                    asked = self.cut(error, run, observer)?;
+                }
                 Err(error) => asked = self.roll_back(error, run, observer)?,
                 outcome => return outcome,
             }
@@ -342,13 +346,19 @@ impl Trainer {
         checkpoints.set_aside(&std::mem::take(&mut self.unreadable))
     }
 
-    /// Trains from where the run stands.
-    fn train_on(&mut self, run: &Run<'_>, schedule: &Schedule, observer: &mut Observer<'_>) -> Result<Outcome> {
+    /// Trains from where the run stands; `staging` is memory of chunks on the host.
+    fn train_on(
+        &mut self,
+        run: &Run<'_>,
+        schedule: &Schedule,
+        observer: &mut Observer<'_>,
+        staging: &mut Vec<Batch>,
+    ) -> Result<Outcome> {
         if self.prepare_rollbacks(run, observer)?.is_break() {
             return Ok(self.outcome(End::Stopped));
         }
         let mut is_ready = false;
-        let outcome = self.train_with_batches(run, schedule, observer, &mut is_ready);
+        let outcome = self.train_with_batches(run, schedule, observer, staging, &mut is_ready);
         // Without memory for its batches a rank gets to no step, where the others would hear of it.
         if is_ready { self.settle_divergence(outcome) } else { self.agree_on(outcome) }
     }
@@ -359,6 +369,7 @@ impl Trainer {
         run: &Run<'_>,
         schedule: &Schedule,
         observer: &mut Observer<'_>,
+        staging: &mut Vec<Batch>,
         is_ready: &mut bool,
     ) -> Result<Outcome> {
         self.carry_states_of(run)?;
@@ -401,7 +412,7 @@ impl Trainer {
             }
         };
         let outcome = match chunks {
-            Some(chunks) => with_chunks(source, chunks, order, train_on_batches),
+            Some(chunks) => with_chunks(source, chunks, staging, order, train_on_batches),
             None => with_batches(source, order, train_on_batches),
         };
         self.backend.release_chunk();

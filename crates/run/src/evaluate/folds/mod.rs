@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::adapters::fold_plan::{FoldKind, FoldPlan};
+use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::evaluate::{Evaluation, GraphCorrelations, Part};
 use crate::plan::SplitPlan;
@@ -24,7 +25,15 @@ impl FoldPlan {
     /// # Errors
     /// As [`FoldPlan::from_config`].
     pub(crate) fn from_run(folder: &RunFolder) -> Result<Option<Self>> {
-        Ok(FoldPlan::from_config(&folder.config(&[])?)?.filter(|_| folder.fold(0).has_begun()))
+        FoldPlan::begun_in(folder, &folder.config(&[])?)
+    }
+
+    /// As [`FoldPlan::from_run`], of the run's `config`.
+    ///
+    /// # Errors
+    /// As [`FoldPlan::from_config`].
+    pub(crate) fn begun_in(folder: &RunFolder, config: &Config) -> Result<Option<Self>> {
+        Ok(FoldPlan::from_config(config)?.filter(|_| folder.fold(0).has_begun()))
     }
 
     /// The folder of each fold of the run in `folder`.
