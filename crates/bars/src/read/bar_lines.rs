@@ -16,7 +16,7 @@ use crate::parse::fields::RowFields;
 use crate::parse::format::{LaterLine, RowFormat, Unrecognised};
 use crate::parse::ledger::RowLedger;
 use crate::parse::open_close::OpenClose;
-use crate::parse::options::{ReadOptions, Repeats, StampedAt};
+use crate::parse::options::{ReadOptions, Repeats};
 use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
@@ -413,10 +413,7 @@ impl BarLines {
 
     /// When the row's bar opens.
     fn open_time(&self, row: &BarRow) -> Result<Result<i64, RowFault>> {
-        let delay_ns = match self.options.stamped_at {
-            StampedAt::Open => 0,
-            StampedAt::Close => self.base.duration_ns(),
-        };
+        let delay_ns = self.options.stamped_at.delay_ns(self.base);
         if let Some(open_time) = self.session_open(row.stamp.ns() - delay_ns) {
             return Ok(Ok(open_time));
         }

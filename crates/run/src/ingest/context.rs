@@ -2,7 +2,7 @@
 
 use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, ContextBars, Feature, FunctionCall,
-    FunctionColumn, FunctionTargets, StampedAt, TargetKind, Timeframe, context_bars, names_in_context, shared_features,
+    FunctionColumn, FunctionTargets, TargetKind, context_bars, names_in_context, shared_features,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -44,13 +44,6 @@ impl ContextInstrument {
         let own = &recipe.without_functions().features.0;
         let plain: Vec<Feature> = own.iter().filter(without_columns).cloned().collect();
         let mut read = read_bars(recipe, file, &plain, folder, host)?;
-        let mut by_day = recipe.clone();
-        // A date is often a midnight before the day: its bar closes after it.
-        if recipe.time == StampedAt::Close && read.bars[0].timeframe() >= Timeframe::D1 {
-            by_day.time = StampedAt::Open;
-            read = read_bars(&by_day, file, &plain, folder, host)?;
-        }
-        let recipe = &by_day;
         let summary = &read.recordings.universe.recordings[0].summary;
         for warning in &summary.warnings {
             host.observer.note(&format!("warning: {CONTEXT}{}: {warning}", file.symbol));

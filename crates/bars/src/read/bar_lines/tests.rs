@@ -1,6 +1,7 @@
 use std::fs;
 
 use super::*;
+use crate::parse::options::StampedAt;
 use crate::read::read;
 
 /// The bars and the complaints of lines; the error of the first that stops them.
@@ -130,12 +131,14 @@ fn a_daily_bar_is_of_its_session() {
         ("2018-01-02 14:30:00+00:00", 1),
         ("2018-01-01", 0),
     ] {
-        let options = in_zone("America/New_York");
-        let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::D1, Some(known));
-        let bars = lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap();
-        let opens: Vec<i64> = bars.iter().map(|bar| bar.open_time).collect();
-        let expected: &[i64] = if days == 0 { &[] } else { &[known + DAY_NS] };
-        assert_eq!(opens, expected, "{stamp}");
+        for stamped_at in [StampedAt::Open, StampedAt::Close] {
+            let options = ReadOptions { stamped_at, ..in_zone("America/New_York") };
+            let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::D1, Some(known));
+            let bars = lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap();
+            let opens: Vec<i64> = bars.iter().map(|bar| bar.open_time).collect();
+            let expected: &[i64] = if days == 0 { &[] } else { &[known + DAY_NS] };
+            assert_eq!(opens, expected, "{stamp}");
+        }
     }
 }
 
