@@ -34,7 +34,7 @@ mod _megabatch {
         timeframes, write_bars,
     };
     #[pymodule_export]
-    use crate::context::{adjusted_prices, context_bars, utc_times};
+    use crate::context::{context_bars, read_context};
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]

@@ -293,12 +293,18 @@ class Functions(InFolder):
         self.assertIn("DXY.age of functions stay the same", str(mb.leak(ds, samples=2, **again)))
         with self.assertRaisesRegex(mb.DataError, "and the ones given have the features change: give the functions of then"):
             mb.leak(ds, samples=2, features=change)
-        with self.assertRaisesRegex(mb.DataError, "context DXY: row 5 is not later than the row before it"):
-            mb.ingest(frame, **{**options, "context": {"DXY": dollar.iloc[[0, 1, 2, 3, 4, 4, 6]]}})
+        twice = dollar.assign(time=dollar["time"].where(dollar.index != 5, dollar["time"].iloc[4]))
+        with self.assertRaisesRegex(mb.DataError, "^context DXY: row 5 of the frame: duplicate timestamp"):
+            mb.ingest(frame, **{**options, "context": {"DXY": twice}})
         with self.assertRaisesRegex(mb.DataError, ": DXY, M1: column range is a feature of other instruments already"):
             mb.ingest(frame, **{**options, "features": ["range", lambda bars: change(bars).rename("range")]})
-        with self.assertRaisesRegex(mb.DataError, "context DXY: row 0: close is nan: expected a price above 0"):
-            mb.ingest(frame, **{**options, "context": {"DXY": dollar.assign(close=np.nan)}})
+        hole = dollar.assign(close=dollar["close"].where(dollar.index != 3))
+        with self.assertRaisesRegex(mb.DataError, "^context DXY: row 3 of the frame: "):
+            mb.ingest(frame, **{**options, "context": {"DXY": hole}})
+        # The rule for rows is that of the bars.
+        skipped = mb.ingest(frame, **{**options, "context": {"DXY": hole}, "on_error": "skip"})
+        without = mb.ingest(frame, **{**options, "context": {"DXY": dollar.drop(index=3)}, "on_error": "skip"})
+        self.assertEqual(skipped.fingerprint(), without.fingerprint())
 
         def of_context(bars: pandas.DataFrame) -> pandas.Series:
             ahead = -1 if len(bars) and bars["close"].iloc[0] > 50 else 1
@@ -462,6 +468,51 @@ except KeyboardInterrupt:
         with self.assertRaisesRegex(mb.ConfigError, "functions and frames do not go together with files"):
             mb.ingest(frame, **{**options, "features": [lambda bars: bars["close"]], "context": {"DXY": moved}})
 
+    def shares(self, days: int = 160) -> tuple[pandas.DataFrame, dict[str, Any]]:
+        """Daily bars of a share, dated by their day, and how they are ingested."""
+        close = 100 * np.exp(np.cumsum(np.random.default_rng(1).normal(0, 0.01, days)))
+        dates = pandas.bdate_range("2020-01-01", periods=days)
+        columns = {"Open": close, "High": close * 1.01, "Low": close * 0.99, "Close": close, "Volume": 9.0}
+        return pandas.DataFrame(columns, index=dates.rename("Date")), {
+            "timeframes": {"D1": 5}, "target": "log_return", "horizon": 2, "pip_size": 0.01, "symbol": "KO",
+            "features": ["log_return", "range"], "scaling": "none",
+        }
+
+    def test_days_of_a_context_are_those_of_its_file(self) -> None:
+        own, options = self.shares()
+        other = own[["Open", "High", "Low", "Close"]] * 2
+        expected = mb.ingest(own, context={"SPY": other}, **options).fingerprint()
+        # Frames of them came a day late, or a day early with `time`.
+        for index in (other.index, other.index.tz_localize("America/New_York"), other.index.tz_localize("Asia/Tokyo")):
+            dated, path = other.set_index(index.rename("Date")), self.folder / "SPY.csv"
+            dated.to_csv(path)
+            for time in ("open", "close"):
+                for context in (dated, path):
+                    ds = mb.ingest(own, context={"SPY": context}, time=time, **options)
+                    self.assertEqual(ds.fingerprint(), expected, f"{index.tz} {time} {type(context)}")
+
+    def test_a_split_in_a_context_is_told(self) -> None:
+        own, options = self.shares()
+        prices = ["Open", "High", "Low", "Close"]
+        other = own.assign(**{name: np.where(np.arange(len(own)) < 80, 4 * own[name], own[name]) for name in prices})
+        path = self.folder / "SPY.csv"
+        other.to_csv(path)
+        for context in (other, path):
+            with self.assertLogs("megabatch", "WARNING") as log:
+                mb.ingest(own, context={"SPY": context}, **options)
+            self.assertRegex("\n".join(log.output), "warning: context SPY: the price goes from .*: a split 4:1 that")
+
+    def test_the_only_ticker_of_a_context_may_have_another_name(self) -> None:
+        own, options = self.shares()
+        expected = mb.ingest(own, context={"MKT": own}, **options).fingerprint()
+        wide = own.copy()
+        wide.columns = pandas.MultiIndex.from_product([own.columns, ["^GSPC"]], names=["Price", "Ticker"])
+        for frame in (wide, own.assign(symbol="^GSPC")):
+            self.assertEqual(mb.ingest(own, context={"MKT": frame}, **options).fingerprint(), expected)
+        both = own.assign(symbol=np.where(np.arange(len(own)) % 2, "AAA", "BBB"))
+        with self.assertRaisesRegex(mb.DataError, "^context MKT: no row of the frame has the symbol MKT; there are BBB, AAA"):
+            mb.ingest(own, context={"MKT": both}, **options)
+
     def test_context_frames_are_adjusted_as_files_are(self) -> None:
         days = pandas.bdate_range("2020-01-01", periods=160)
         chance = np.random.default_rng(1)
@@ -497,9 +548,9 @@ except KeyboardInterrupt:
         mb.ingest(own, context={"SPY": other}, **{**options, "features": [change]})
         self.assertEqual(len(set(map(frozenset, seen))), 1, seen)
         hole = other.assign(**{"Adj Close": other["Adj Close"].where(other.index != 7)})
-        with self.assertRaisesRegex(mb.DataError, "context SPY: row 7: adj_close is nan: expected a price above 0"):
+        with self.assertRaisesRegex(mb.DataError, "^context SPY: row 7 of the frame: .*the adjusted close"):
             mb.ingest(own, context={"SPY": hole}, **options)
-        with self.assertRaisesRegex(mb.DataError, "context SPY: there is no adjusted close"):
+        with self.assertRaisesRegex(mb.DataError, "^context SPY: the frame: .*there is no adjusted close"):
             mb.ingest(other, context={"SPY": own}, prices="adjusted", **options)
 
     def test_an_ingest_that_is_killed_in_a_function_leaves_nothing_half(self) -> None:

@@ -24,7 +24,6 @@ UNNAMED = "BARS"
 """The symbol of frames that name none."""
 LIBRARIES = ("pandas", "polars", "pyarrow")
 """Libraries whose frames are read, the usual one first."""
-ADJUSTED_CLOSE = "adj_close"
 _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
 _LISTED_MAX = 5
@@ -33,7 +32,7 @@ _SHOWN_MAX = 40
 """Letters of a symbol that a message shows."""
 _FILE_NAME_MAX = 200
 """Bytes of a symbol that a file may be named after; file systems take 255 with the ending."""
-DAY_NS = 86_400_000_000_000
+_DAY_NS = 86_400_000_000_000
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
 """1980 and 2100."""
@@ -89,23 +88,6 @@ class Bars:
         columns = {name: values[rows] for name, values in self.columns.items()}
         times = {name: values[rows] for name, values in self.time_columns.items()}
         return Bars(self.time_ns[rows], self.is_utc, columns, self.rows[rows], times, self.zone)
-
-    def as_read(self, prices: str) -> Bars:
-        """The bars as those of a file are read with the option `prices`: adjusted by the adjusted close, without columns
-        that tell of adjustments alone."""
-        columns = {name: values for name, values in self.columns.items() if name not in (ADJUSTED_CLOSE, *_UNNEEDED)}
-        adjusted_close = self.columns.get(ADJUSTED_CLOSE)
-        if adjusted_close is None and prices == "adjusted":
-            raise DataError(
-                "there is no adjusted close to adjust prices with; read them as quoted, or name the column adjusted_close",
-                column=ADJUSTED_CLOSE,
-            )
-        factors = np.ones(len(self.rows))
-        if adjusted_close is not None and prices != "quoted":
-            factors = adjusted_close / columns["close"]
-        adjusted = _megabatch.adjusted_prices([columns[name].tobytes() for name in PRICES], factors.tobytes())
-        columns.update({name: np.frombuffer(own, np.float64) for name, own in zip(PRICES, adjusted)})
-        return dataclasses.replace(self, columns=columns)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +164,17 @@ def by_symbol(
         with errors_named(name, name):
             found[name] = _known(_bars(table, columns, label_end))
     return found
+
+
+def single_instrument(frame: Any, name: str) -> tuple[Bars, list[str]]:
+    """The bars in `frame` of the instrument that is called `name`, and the names of their columns without a role. The only
+    instrument of a frame may have another name there."""
+    own = frame.collect() if hasattr(frame, "collect") else frame
+    tables = _by_ticker(own)
+    symbols: Iterable[Any] | None = _Table.open(own).symbols() if tables is None else tables
+    names = list(dict.fromkeys(symbols)) if symbols is not None else []
+    symbol = names[0] if len(names) == 1 else name
+    return by_symbol(own, symbol, columns=None)[symbol], number_columns(own)
 
 
 def nearest(symbol: str, symbols: Iterable[str]) -> str:
@@ -644,9 +637,9 @@ class _Table:
             whole = None
         is_known = dates.time_ns != _NAT
         if whole is not None:
-            if np.array_equal(whole.time_ns[is_known] // DAY_NS, dates.time_ns[is_known] // DAY_NS):
+            if np.array_equal(whole.time_ns[is_known] // _DAY_NS, dates.time_ns[is_known] // _DAY_NS):
                 return whole
-        elif not np.any(dates.time_ns[is_known] % DAY_NS):
+        elif not np.any(dates.time_ns[is_known] % _DAY_NS):
             clock_ns = _clock_ns(self._values(clock), clock_name)
             return _Times(np.where(is_known, dates.time_ns + clock_ns, _NAT), dates.is_utc)
         raise DataError(

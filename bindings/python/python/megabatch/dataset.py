@@ -612,8 +612,8 @@ def ingest(
     names, passed = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
-        read_by = named.get("zone"), named.get("prices") or "auto", named.get("time") or "open"
-        others_bars = [Context(name, frame, names or [], *read_by) for name, frame in others_frames.items()]
+        read_by = dict(_options({name: named[name] for name in _READING if name in named}))
+        others_bars = [Context(name, frame, names or [], read_by) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
@@ -685,7 +685,7 @@ def _functions_again(
     if not called and target is None and not frames:
         return None
     _, library, names, read_by = _megabatch.function_inputs(path)
-    others = [Context(name, frame, names, *read_by) for name, frame in frames.items()]
+    others = [Context(name, frame, names, dict(read_by)) for name, frame in frames.items()]
     return _functions.Functions(called, target, library, others).native()
 
 
@@ -707,6 +707,8 @@ def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 _REPEATED = ("ask", "bid", "context")
 """Options that are given once for each value."""
+_READING = ("zone", "time", "prices", "on-error", "repeats")
+"""Options by which rows are read, those of other instruments too. `READING` of crates/run/src/ingest/recipe/words.rs."""
 
 
 def _options(named: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -741,13 +741,13 @@ def _functions_of(
         return None
     library = _frames.library(bars) if _frames.is_frame(bars) else None
     names: list[str] = []
-    read_by: tuple[str | None, str, str] = (None, "auto", "open")
+    read_by: list[tuple[str, str]] = []
     if data is not None:
         _, of_data, names, read_by = _megabatch.function_inputs(data)
         library = library or of_data
     if library not in _frames.LIBRARIES:
         library = None
-    others = [Context(name, frame, names, *read_by) for name, frame in (context or {}).items()]
+    others = [Context(name, frame, names, dict(read_by)) for name, frame in (context or {}).items()]
     return _functions.Functions(called, None, library, others, context_is_whole=True).native()
 
 

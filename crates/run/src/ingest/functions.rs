@@ -59,12 +59,8 @@ pub struct FunctionInputs {
     pub frames: Option<String>,
     /// The other features, which other instruments have too.
     pub features: Vec<String>,
-    /// The clock that was stated of times without one.
-    pub zone: Option<String>,
-    /// The prices that are read, as the option names them.
-    pub prices: String,
-    /// The meaning of a bar's time, as the option names it.
-    pub time: String,
+    /// Options by which rows are read, by name: those of other instruments are read so too.
+    pub reading: Vec<(String, String)>,
 }
 
 impl FunctionInputs {
@@ -78,9 +74,7 @@ impl FunctionInputs {
             columns: recipe.function_columns.iter().map(|column| column.written().to_owned()).collect(),
             frames: provenance["functions"]["frames"].as_str().map(str::to_owned),
             features: recipe.without_functions().features.0.iter().map(|own| own.name().to_owned()).collect(),
-            zone: recipe.zone.as_ref().map(ToString::to_string),
-            prices: recipe.prices_word(),
-            time: recipe.time_word(),
+            reading: recipe.reading_options(),
         })
     }
 }
