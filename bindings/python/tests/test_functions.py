@@ -182,7 +182,7 @@ class Functions(InFolder):
         with self.assertRaisesRegex(
             mb.ConfigError,
             r"the features strength, flow3 and the targets up are columns of functions, .*"
-            r"as dataset\.append\(bars, features=\[function\], target=function\) or dataset\.append\(bars, target=function, context=",
+            r"as dataset\.append\(bars, features=\[function\], target=function\)$",
         ):
             ds.append(frame[8900:])
         with self.assertRaisesRegex(mb.DataError, "made with the features strength, flow3 and the targets up of functions, and the ones given have the features tomorrow"):
@@ -291,8 +291,12 @@ class Functions(InFolder):
             self.assertGreater(found[:, 3].max(), 900 / minutes)
         again = {"features": change, "context": {"DXY": dollar}}
         self.assertIn("DXY.age of functions stay the same", str(mb.leak(ds, samples=2, **again)))
-        with self.assertRaisesRegex(mb.DataError, "and the ones given have the features change: give the functions of then"):
+        missing = r"features of DXY, another instrument, .* as mb\.leak\(dataset, context={\"DXY\": frame}\)$"
+        with self.assertRaisesRegex(mb.ConfigError, missing):
             mb.leak(ds, samples=2, features=change)
+        missing = r"features of DXY, another instrument, .* as dataset\.append\(bars, features=\[function\], context={"
+        with self.assertRaisesRegex(mb.ConfigError, missing):
+            ds.append(frame)
         twice = dollar.assign(time=dollar["time"].where(dollar.index != 5, dollar["time"].iloc[4]))
         with self.assertRaisesRegex(mb.DataError, "^context DXY: row 5 of the frame: duplicate timestamp"):
             mb.ingest(frame, **{**options, "context": {"DXY": twice}})
@@ -436,7 +440,8 @@ except KeyboardInterrupt:
         longer = ds.append(coming, features=change, context=context)
         predicted = run.predict(longer, changed_data=True)
         self.require_same_forecasts(followed, predicted, 0.9 * (len(longer) - len(ds)), rtol=1e-4, atol=1e-6)
-        with self.assertRaisesRegex(mb.DataError, "its features are the columns .*DXY.age of functions"):
+        missing = r"features of DXY, another instrument, .* as run\.follow\(…, context={\"DXY\": frame}\)"
+        with self.assertRaisesRegex(mb.ConfigError, missing):
             run.follow(coming, features=change)
 
     def test_context_in_files_is_that_of_frames(self) -> None:

@@ -128,13 +128,19 @@ impl Recipe {
             }
         };
         let functions = context.as_ref().map(|context| context as &dyn BarFunctions).or(host.functions);
+        let call = match usage {
+            FunctionUse::Proven(..) => "mb.leak(dataset",
+            FunctionUse::New | FunctionUse::Kept(_) => "dataset.append(bars",
+        };
+        if let FunctionUse::Kept(path) | FunctionUse::Proven(path, _) = usage
+            && let Some(reason) = missing_context(&Recipe::as_written(path)?.0, functions, call)
+        {
+            return Err(Error::usage(format!("{}: {reason}", path.display())));
+        }
         let Some(functions) = functions else {
             return match known.is_empty() {
                 true => Ok(ReadBars { recipe, recordings, functions: None }),
-                false => Err(Error::usage(known.advice(match usage {
-                    FunctionUse::Proven(..) => "mb.leak(dataset",
-                    FunctionUse::New | FunctionUse::Kept(_) => "dataset.append(bars",
-                }))),
+                false => Err(Error::usage(known.advice(call))),
             };
         };
         let expected = match usage {
@@ -213,6 +219,40 @@ impl Recipe {
     }
 }
 
+/// Functions whose source is another one than the series with this account was made with. Bars of
+/// other instruments have no source, and go on.
+pub(crate) fn changed_functions(provenance: &Value, given: &BTreeMap<String, String>) -> Vec<String> {
+    let was = &provenance["functions"]["fingerprints"];
+    let differs = |(name, now): &(&String, &String)| {
+        !name.starts_with(CONTEXT) && was[name.as_str()].as_str() != Some(now.as_str())
+    };
+    given.iter().filter(differs).map(|(name, _)| name.clone()).collect()
+}
+
+/// Reason for which a series with this account cannot go on with `functions`: the bars of the other
+/// instruments among its features that these do not have. `call` is the beginning of a call in
+/// Python that takes them.
+pub(crate) fn missing_context(provenance: &Value, functions: Option<&dyn BarFunctions>, call: &str) -> Option<String> {
+    let given: Vec<String> =
+        functions.map_or_else(Vec::new, |own| own.fingerprints().into_iter().map(|(name, _)| name).collect());
+    let known = provenance["functions"]["fingerprints"].as_object()?;
+    let missing: Vec<&String> = known.keys().filter(|name| !given.contains(name)).collect();
+    let symbols: Vec<&str> = missing.iter().filter_map(|name| name.strip_prefix(CONTEXT)).collect();
+    let kind = match symbols.len() {
+        0 => return None,
+        1 => "another instrument",
+        _ => "other instruments",
+    };
+    let is_feature = |name: &&String| !name.starts_with(CONTEXT) && !name.starts_with("target ");
+    let features = if missing.into_iter().any(|name| is_feature(&name)) { ", features=[function]" } else { "" };
+    let frames: Vec<String> = symbols.iter().map(|symbol| format!("\"{symbol}\": frame")).collect();
+    Some(format!(
+        "its data have features of {}, {kind}, whose bars do not come with these: give them in Python, as {call}{features}, context={{{}}})",
+        symbols.join(", "),
+        frames.join(", ")
+    ))
+}
+
 /// Instruments that a report names one by one.
 const NAMED_MAX: usize = 8;
 /// Name of the column of the ends of labels.
@@ -239,15 +279,7 @@ impl Known {
     /// Sentence that says how a call in Python, of which `call` is the beginning, is given the
     /// functions again.
     fn advice(&self, call: &str) -> String {
-        let arguments = self.arguments();
-        if self.features.is_empty() {
-            return format!("{self} are columns of functions: give these in Python, as {call}{arguments})");
-        }
-        let target = if self.targets.is_empty() { "" } else { ", target=function" };
-        format!(
-            "{self} are columns of functions, or of frames of other instruments: give these in Python, as \
-             {call}{arguments}) or {call}{target}, context={{symbol: frame}})"
-        )
+        format!("{self} are columns of functions: give these in Python, as {call}{})", self.arguments())
     }
 }
 
@@ -407,9 +439,7 @@ impl FunctionAccount {
 
     /// Functions whose source is another one than `provenance`, the account in a file, has.
     pub(crate) fn changed(&self, provenance: &Value) -> Vec<String> {
-        let was = &provenance["functions"]["fingerprints"];
-        let differs = |(name, now): &(&String, &String)| was[name.as_str()].as_str() != Some(now.as_str());
-        self.fingerprints.iter().filter(differs).map(|(name, _)| name.clone()).collect()
+        changed_functions(provenance, &self.fingerprints)
     }
 
     /// Functions, their columns and dropped bars, as a report has them.

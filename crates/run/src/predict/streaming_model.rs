@@ -19,7 +19,7 @@ use crate::adapters::series::scalers_of;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::ingest::{Calendar, Recipe};
+use crate::ingest::{Calendar, Recipe, changed_functions, missing_context};
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{precision, streams};
 use crate::trained::{
@@ -137,8 +137,9 @@ impl StreamingModel {
                 "spread_pips is a feature of the model, and the unit of spreads is told by whole files alone; train without it",
             ));
         }
-        require_functions(&recipe, request, host)?;
-        for name in changed_functions(&provenance, host) {
+        require_functions(&recipe, &provenance, request, host)?;
+        let given = host.functions.map_or_else(Vec::new, BarFunctions::fingerprints);
+        for name in changed_functions(&provenance, &given.into_iter().collect()) {
             host.observer.note(&format!(
                 "note: the source of the function {name} is another one than when {} was made: if its values are others, the model sees other features than in training",
                 data.display()
@@ -317,13 +318,10 @@ impl StreamingModel {
 
 /// Refuses to follow without the functions that features are columns of, or the bars of other
 /// instruments, or without the bars that these need.
-fn require_functions(recipe: &Recipe, request: &FollowRequest, host: &Host<'_>) -> Result<()> {
+fn require_functions(recipe: &Recipe, provenance: &Value, request: &FollowRequest, host: &Host<'_>) -> Result<()> {
     let (names, is_given) = (recipe.spec().functions(), host.functions.is_some());
-    if let Some(file) = recipe.context.first().filter(|_| !is_given) {
-        return Err(refuse(&format!(
-            "its data have features of {0}, another instrument, whose bars do not come with these: give them in Python, as run.follow(…, context={{\"{0}\": frame}})",
-            file.symbol
-        )));
+    if let Some(reason) = missing_context(provenance, host.functions, "run.follow(…") {
+        return Err(refuse(&reason));
     }
     match (names.is_empty(), is_given) {
         (true, false) => Ok(()),
@@ -337,17 +335,6 @@ fn require_functions(recipe: &Recipe, request: &FollowRequest, host: &Host<'_>) 
         }
         (false, true) => Ok(()),
     }
-}
-
-/// Functions whose source is another one than when the series with this account was made.
-fn changed_functions(provenance: &Value, host: &Host<'_>) -> Vec<String> {
-    let was = &provenance["functions"]["fingerprints"];
-    let given = host.functions.iter().flat_map(|functions| functions.fingerprints());
-    // Bars of other instruments have no entry there.
-    given
-        .filter(|(name, now)| was[name.as_str()].as_str().is_some_and(|was| was != now))
-        .map(|(name, _)| name)
-        .collect()
 }
 
 /// Refuses a model that is computed otherwise than following does.
