@@ -436,7 +436,10 @@ except KeyboardInterrupt:
         options = {**OPTIONS, "features": ["body", "rsi_14", change], "context": context}
         ds = mb.ingest(past, out=self.folder / "own.h5", **options)
         run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=3)
-        followed = {one.time: one.values for one in run.follow(coming, features=change, context=context)}
+        with self.assertLogs("megabatch", "WARNING") as log:
+            followed = {one.time: one.values for one in run.follow(coming, features=change, context=context)}
+        told = [line for line in log.output if "warning: context DXY: its bars end at" in line]
+        self.assertEqual(len(told), 1, log.output)
         longer = ds.append(coming, features=change, context=context)
         predicted = run.predict(longer, changed_data=True)
         self.require_same_forecasts(followed, predicted, 0.9 * (len(longer) - len(ds)), rtol=1e-4, atol=1e-6)

@@ -101,6 +101,11 @@ class ContextBars:
     def __len__(self) -> int:
         return len(self._close_ns)
 
+    def longest_wait(self, close_ns: npt.NDArray[np.int64]) -> int:
+        """The most of `close_ns` at which one bar is the last that had closed."""
+        place = np.searchsorted(self._close_ns, close_ns, side="right") - 1
+        return int(np.bincount(place[place >= 0]).max(initial=0))
+
     def looked_up(
         self, columns: Mapping[str, npt.NDArray[np.float64]], close_ns: npt.NDArray[np.int64], bar_ns: int
     ) -> dict[str, npt.NDArray[np.float64]]:
