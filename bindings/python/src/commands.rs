@@ -94,6 +94,12 @@ pub(crate) fn timeframes() -> Vec<(&'static str, i64)> {
     Timeframe::ALL.into_iter().map(|timeframe| (timeframe.name(), least_ns(timeframe))).collect()
 }
 
+/// Name of the timeframe that a text such as `m5`, `5min` or `1d` stands for; `None` for others.
+#[pyfunction]
+pub(crate) fn timeframe_name(text: &str) -> Option<&'static str> {
+    text.parse::<Timeframe>().ok().map(Timeframe::name)
+}
+
 /// Names that stand for features by themselves.
 #[pyfunction]
 pub(crate) fn feature_names() -> Vec<String> {

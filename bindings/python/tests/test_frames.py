@@ -69,7 +69,12 @@ class Frames(InFolder):
         self.assertEqual(mb.ingest({"M1": minutes_file, "H1": hours_file}, **options).fingerprint(), expected)
         both = mb.ingest({"M1": {"AAA": frame, "BBB": frame}, "H1": {"AAA": hours, "BBB": hours}}, **{**options, "symbol": None})
         self.assertEqual(both.instruments, ("AAA", "BBB"))
+        self.assertEqual(own.instruments, ("EURUSD",))
+        self.assertEqual(mb.ingest(frame.drop(columns="symbol", errors="ignore"), **{**options, "symbol": None, "pip_size": 1e-4}).instruments, ())
         self.assertEqual(mb.ingest({"m1": frame, "h1": hours}, **options).fingerprint(), expected)
+        in_units = {**options, "timeframes": {"1min": 12, "1h": 3}, "base": "1m"}
+        self.assertEqual(mb.ingest({"1min": frame, "1h": hours}, **{**in_units, "base": None}).fingerprint(), expected)
+        self.assertEqual(mb.ingest(frame, **in_units).fingerprint(), expected)
         days = frame.set_index("time").resample("1D").agg(how).dropna().reset_index()
         for named, wrong in (("H1", {"M1": frame, "H1": days}), ("M1", {"M1": hours, "H1": frame})):
             with self.assertRaisesRegex(mb.ConfigError, f"the bars named {named} are .* apart, which is another timeframe"):

@@ -177,8 +177,8 @@ def _by_timeframe(bars: Any) -> dict[str, Any] | None:
     """Bars by timeframe, the shortest first; `None` for a mapping by symbol, and for what is none."""
     if not isinstance(bars, Mapping) or len(bars) < 2:
         return None
-    named = {str(name).upper(): own for name, own in bars.items()}
-    if len(named) < len(bars) or any(name not in _TIMEFRAMES for name in named):
+    named = {_megabatch.timeframe_name(str(name)): own for name, own in bars.items()}
+    if len(named) < len(bars) or None in named:
         return None
     return {name: named[name] for name in _TIMEFRAMES if name in named}
 

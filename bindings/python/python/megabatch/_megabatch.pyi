@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "bars_of_ticks", "build_graphs", "clock_and_symbols", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "read_context", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "symbol_columns", "synthesize", "timeframes", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "bars_of_ticks", "build_graphs", "clock_and_symbols", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "read_context", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "symbol_columns", "synthesize", "timeframe_name", "timeframes", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -501,6 +501,11 @@ def symbol_columns(names: SupportsGetItem[int, str]) -> tuple[list[int], list[in
 def synthesize(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """
     Writes synthetic bars, shares or samples.
+    """
+
+def timeframe_name(text: str) -> str | None:
+    """
+    Name of the timeframe that a text such as `m5`, `5min` or `1d` stands for; `None` for others.
     """
 
 def timeframes() -> list[tuple[str, int]]:

@@ -183,7 +183,8 @@ class Dataset:
     @property
     def instruments(self) -> tuple[str, ...]:
         """Names of the instruments; empty where the file names none."""
-        return tuple(self._facts["instruments"])
+        names = self._facts["instruments"] or [self._facts["symbol"]]
+        return tuple(name for name in names if name not in (None, "", _frames.UNNAMED))
 
     @property
     def facts(self) -> dict[str, Any]:
