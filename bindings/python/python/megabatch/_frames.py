@@ -199,7 +199,7 @@ def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str, bool] | None:
     """The name of the field of a bar that tells the instrument, its symbol, and false for a field such as `company`, which
     may have another name of it, by the rules of columns. One bar does not show whether numbers of such a field change
     from bar to bar, and they are no symbols."""
-    keys = list(bar)
+    keys = list(bar.keys())
     sure, likely = _symbol_fields(tuple(str(key) for key in keys))
     place = next(iter([*sure, *likely]), None)
     if place is None or _is_missing(bar[keys[place]]):
