@@ -167,6 +167,9 @@ class Frames(InFolder):
             (later.assign(close=later["close"] * 1.001, high=later["high"] * 1.002), "EURUSD|of the frame"),
             (later.assign(high=later["high"].where(later.index != later.index[5])), "^row 5 of the frame: "),
             (later.assign(symbol="GBPUSD"), "^symbol 'GBPUSD': .*own.h5 has EURUSD; a new symbol needs a scaler"),
+            (later.assign(company="Acme"), "^symbol 'Acme': the column company names it, and .*own.h5 has EURUSD; a new symbol"),
+            # Rows of others were taken for those of the series, as no time has two.
+            (later.assign(company=np.where(np.arange(len(later)) < 9, "EURUSD", "Acme")), "^symbol 'Acme': the column company names"),
             (later.assign(symbol="eur/usd"), r"^symbol 'eur/usd': .*own.h5 has EURUSD; did you mean EURUSD\?$"),
         ]:
             with self.assertRaisesRegex(mb.DataError, message):
@@ -180,6 +183,9 @@ class Frames(InFolder):
         ds = mb.ingest(pandas.concat(both.values()), **BARS)
         longer = ds.append({name: frame[9000:] for name in both}).append(frame[9000:].assign(symbol="AAA"))
         self.assertEqual((longer.instruments, longer.path), (("AAA", "BBB"), ds.path))
+        apart = pandas.concat([frame[9000:9100].assign(company="AAA"), frame[9100:9200].assign(company="BBB")])
+        self.assertEqual({name: len(bars.rows) for name, bars in _frames.by_symbol(apart, None, known=ds.instruments).items()},
+                         {"AAA": 100, "BBB": 100})
         self.assertGreater(len(longer), len(ds))
         self.assertEqual(len(mb.open(longer.path)), len(longer))
         with self.assertRaisesRegex(mb.DataError, "^the bars name no symbol: .* has AAA, BBB; name the instrument with symbol$"):

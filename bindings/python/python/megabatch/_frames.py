@@ -124,9 +124,11 @@ def by_symbol(
     columns: Sequence[str] | None = (),
     unnamed: str = UNNAMED,
     label_end: str | None = None,
+    known: Sequence[str] = (),
 ) -> dict[str, Bars]:
     """The bars of each instrument of `frame`, with further `columns` of numbers, all that there are for `None`, and the
-    column of times `label_end`; those of `unnamed` where nothing tells the instrument."""
+    column of times `label_end`; those of `unnamed` where nothing tells the instrument. A column with one of the symbols
+    that are `known` tells it."""
     if isinstance(frame, Mapping):
         # A lazy frame is collected once.
         frames = {
@@ -148,7 +150,7 @@ def by_symbol(
         return all_bars
     tables = _by_ticker(frame)
     if tables is None:
-        return _by_rows(_Table.open(frame), symbol, columns, unnamed, label_end)
+        return _by_rows(_Table.open(frame), symbol, columns, unnamed, label_end, known)
     if symbol is not None and symbol not in tables:
         raise DataError(
             f"no column of the frame has the symbol {symbol}; there are {nearest(symbol, tables)}",
@@ -286,6 +288,15 @@ def has_symbols(frame: Any) -> bool:
     return _by_ticker(frame) is not None or _Table.open(frame).symbol_place() is not None
 
 
+def symbol_column(frame: Any, known: Sequence[str]) -> str | None:
+    """The name of the column that tells the instrument of each row, by the symbols that are `known`."""
+    if isinstance(frame, Mapping) or _by_ticker(frame) is not None:
+        return None
+    table = _Table.open(frame)
+    place = table.symbol_place(known)
+    return None if place is None else table.names[place]
+
+
 def require_file_names(symbols: Iterable[str]) -> None:
     """Refuses symbols that no file can be named after, and names that a file of another symbol has."""
     seen: dict[str, str] = {}
@@ -386,9 +397,10 @@ def _by_rows(
     columns: Sequence[str] | None,
     unnamed: str,
     label_end: str | None,
+    known: Sequence[str],
 ) -> dict[str, Bars]:
     bars = _bars(table, columns, label_end)
-    symbols = None if symbol is not None and table.may_rename_one() else table.symbols()
+    symbols = None if symbol is not None and table.may_rename_one() else table.symbols(known)
     if symbols is None:
         table.refuse_unknown_symbols(bars.time_ns)
         return {symbol or unnamed: bars}
@@ -648,9 +660,9 @@ class _Table:
             column=clock_name,
         )
 
-    def symbols(self) -> npt.NDArray[Any] | None:
+    def symbols(self, known: Sequence[str] = ()) -> npt.NDArray[Any] | None:
         """The instrument of each row."""
-        place = self.symbol_place()
+        place = self.symbol_place(known)
         if place is None:
             return None
         symbols = np.asarray(self._values(place), dtype=object)
@@ -690,12 +702,18 @@ class _Table:
                     found=", ".join(found[:_LISTED_MAX]),
                 )
 
-    def symbol_place(self) -> int | None:
-        """The place of the column of instruments."""
+    def symbol_place(self, known: Sequence[str] = ()) -> int | None:
+        """The place of the column of instruments. One with a symbol that is `known` has symbols, whatever its rows are."""
         place = next(iter(self._called_symbols), None)
         if place is None or self._is_feature(place):
             return None
-        return place if place in self._sure_symbols or not self._is_renamed(place) else None
+        is_sure = place in self._sure_symbols or self._has_one_of(place, known)
+        return place if is_sure or not self._is_renamed(place) else None
+
+    def _has_one_of(self, place: int, symbols: Sequence[str]) -> bool:
+        """True if a column has one of the symbols, in letters of any case."""
+        wanted = {symbol.upper() for symbol in symbols}
+        return bool(wanted) and any(str(value).strip().upper() in wanted for value in set(self._values(place).tolist()))
 
     def may_rename_one(self) -> bool:
         """True if a column such as `company` has one value at most: as in files, it may be another name of an instrument

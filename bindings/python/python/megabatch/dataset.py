@@ -340,7 +340,7 @@ class Dataset:
         columns += _features.columns_of(_megabatch.function_inputs(self._path)[0], None)
         columns += filter(None, [self._facts["weight_column"]])
         end_column = self._facts["label_end_column"]
-        frames = sources.by_symbol(symbol, columns, end_column, unnamed).named_as(known)
+        frames = sources.by_symbol(symbol, columns, end_column, unnamed, known).named_as(known)
         strange = [name for name in frames.symbols() if name not in known]
         if strange:
             advice = "; a new symbol needs a scaler of its own: ingest all bars anew"
@@ -349,7 +349,11 @@ class Dataset:
             elif _frames.did_you_mean(strange[0], known):
                 advice = ""
             subject = f"symbol {strange[0]!r}" if strange[0] else "the bars name no symbol"
-            raise DataError(f"{subject}: {self._path} has {_frames.nearest(strange[0], known)}{advice}", column="symbol")
+            column = sources.symbol_column(known)
+            told = f"the column {column} names it, and " if column and strange[0] else ""
+            raise DataError(
+                f"{subject}: {told}{self._path} has {_frames.nearest(strange[0], known)}{advice}", column=column or "symbol"
+            )
         clock, _ = _megabatch.clock_and_symbols(self._path)
         # Where a clock was stated, options have it.
         if not frames.are_utc() and (clock is None or not clock[1]):

@@ -340,7 +340,10 @@ impl BarLines {
             {
                 self.shared_times.add(place, &fields, format);
             }
-            if format.has_sure_symbols || self.shared_times.is_found {
+            // Once the column has had the symbol, it has symbols, and rows before were of others.
+            let own = self.options.symbol.as_deref().filter(|own| self.symbol_column.has(own));
+            let has_others = own.is_some_and(|own| self.symbol_column.has_other_than(own));
+            if format.has_sure_symbols || self.shared_times.is_found || has_others {
                 self.symbol_column.check(&self.name, &self.header, format, None)?;
             }
         }

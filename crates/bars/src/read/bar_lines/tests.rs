@@ -257,6 +257,11 @@ fn a_column_such_as_company_may_have_another_name() {
     let both = text(&[(5, "AAPL"), (5, "META"), (6, "AAPL"), (6, "META")]);
     let error = streamed(&both, &options, None).unwrap_err();
     assert!(error.to_string().starts_with("live: line 3: the column `company` has several symbols"), "{error}");
+    // The bar of AAPL was taken for one of META.
+    let error = streamed(&text(&[(5, "AAPL"), (6, "META")]), &options, None).unwrap_err();
+    assert!(error.to_string().starts_with("live: line 3: the column `company` has several symbols"), "{error}");
+    let (bars, _) = streamed(&text(&[(5, "META"), (6, "AAPL")]), &options, None).unwrap();
+    assert_eq!(bars.len(), 1);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("both.csv");
     fs::write(&path, &both).unwrap();
