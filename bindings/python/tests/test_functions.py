@@ -417,9 +417,15 @@ except KeyboardInterrupt:
         run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=2)
         with self.assertNoLogs("megabatch", "WARNING"):
             list(run.follow(frame[9000:9100], features=smooth_of(5)))
+        def smooth(bars: pandas.DataFrame) -> pandas.Series:
+            return bars["close"].rolling(5, min_periods=5).mean().rename("smooth") / bars["close"] - 1
+
         with self.assertLogs("megabatch", "WARNING") as log:
-            list(run.follow(frame[9000:9100], features=smooth_of(50)))
+            list(run.follow(frame[9000:9100], features=smooth))
         self.assertIn("the source of the function smooth is another one than when", log.output[0])
+        # It was followed with a note alone.
+        with self.assertRaisesRegex(mb.DataError, "smooth: column smooth is .* at the M1 bar that closes at .*, where the data have"):
+            run.follow(frame[9000:9100], features=smooth_of(50))
 
     def test_context_is_followed(self) -> None:
         frame = self.frame(21)
@@ -440,6 +446,9 @@ except KeyboardInterrupt:
             followed = {one.time: one.values for one in run.follow(coming, features=change, context=context)}
         told = [line for line in log.output if "warning: context DXY: its bars end at" in line]
         self.assertEqual(len(told), 1, log.output)
+        for wrong in (dollar.assign(close=dollar["low"]), dollar[:1500]):
+            with self.assertRaisesRegex(mb.DataError, r"column DXY\..* is .*, where the data have .*: give the functions and the bars"):
+                run.follow(coming, features=change, context={"DXY": wrong})
         longer = ds.append(coming, features=change, context=context)
         predicted = run.predict(longer, changed_data=True)
         self.require_same_forecasts(followed, predicted, 0.9 * (len(longer) - len(ds)), rtol=1e-4, atol=1e-6)
