@@ -123,7 +123,8 @@ pub enum StampedAt {
     /// The bar opens at its timestamp.
     #[default]
     Open,
-    /// The bar closes at its timestamp. Bars of days and longer are dated by their day all the same.
+    /// The bar closes at its timestamp. Bars of days and longer are dated by their day all the
+    /// same.
     Close,
 }
 

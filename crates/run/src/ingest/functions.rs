@@ -244,7 +244,7 @@ pub(crate) fn missing_context(provenance: &Value, functions: Option<&dyn BarFunc
         _ => "other instruments",
     };
     let is_feature = |name: &&String| !name.starts_with(CONTEXT) && !name.starts_with("target ");
-    let features = if missing.into_iter().any(|name| is_feature(&name)) { ", features=[function]" } else { "" };
+    let features = if missing.iter().any(is_feature) { ", features=[function]" } else { "" };
     let frames: Vec<String> = symbols.iter().map(|symbol| format!("\"{symbol}\": frame")).collect();
     Some(format!(
         "its data have features of {}, {kind}, whose bars do not come with these: give them in Python, as {call}{features}, context={{{}}})",
