@@ -94,6 +94,12 @@ pub(crate) fn timeframes() -> Vec<(&'static str, i64)> {
     Timeframe::ALL.into_iter().map(|timeframe| (timeframe.name(), least_ns(timeframe))).collect()
 }
 
+/// Name of the timeframe that a text such as `m5`, `5min` or `1d` stands for; `None` for others.
+#[pyfunction]
+pub(crate) fn timeframe_name(text: &str) -> Option<&'static str> {
+    text.parse::<Timeframe>().ok().map(Timeframe::name)
+}
+
 /// Names that stand for features by themselves.
 #[pyfunction]
 pub(crate) fn feature_names() -> Vec<String> {
@@ -108,19 +114,17 @@ pub(crate) fn feature_columns(features: Vec<String>) -> Vec<String> {
     features.filter_map(|feature| feature.as_column().map(|column| column.column().to_owned())).collect()
 }
 
+/// Columns, a library, features, and options by name.
+type Inputs = (Vec<String>, Option<String>, Vec<String>, Vec<(String, String)>);
+
 /// Columns of the bars of a series file that only functions see, the library of their frames, the
-/// features that are of no function, and how bars are read: the clock that was stated, prices, and
-/// the meaning of a time.
-#[expect(clippy::type_complexity, reason = "Python takes a tuple apart")]
+/// features that are of no function, and the options by which rows are read.
 #[pyfunction]
-pub(crate) fn function_inputs(
-    py: Python<'_>,
-    path: PathBuf,
-) -> PyResult<(Vec<String>, Option<String>, Vec<String>, (Option<String>, String, String))> {
+pub(crate) fn function_inputs(py: Python<'_>, path: PathBuf) -> PyResult<Inputs> {
     process::check(py)?;
     let inputs = py.detach(|| FunctionInputs::read(&path)).or_raise(py)?;
-    let FunctionInputs { columns, frames, features, zone, prices, time } = inputs;
-    Ok((columns, frames, features, (zone, prices, time)))
+    let FunctionInputs { columns, frames, features, reading } = inputs;
+    Ok((columns, frames, features, reading))
 }
 
 /// A clock with whether it was stated, and symbols.
@@ -142,7 +146,7 @@ pub(crate) fn likely_symbol(name: &str, symbols: Vec<String>) -> Option<String> 
 }
 
 /// Recipe of a series of files of bars.
-fn recipe(py: Python<'_>, bars: Vec<PathBuf>, options: &[(String, String)]) -> PyResult<Recipe> {
+pub(crate) fn recipe(py: Python<'_>, bars: Vec<PathBuf>, options: &[(String, String)]) -> PyResult<Recipe> {
     Recipe::from_options(bars, options.iter().map(|(name, value)| (name.as_str(), value.as_str()))).or_raise(py)
 }
 

@@ -1,44 +1,39 @@
 //! Bars of other instruments beside those of a series.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use megabatch_run::Error;
 use megabatch_run::ingest::{
-    Bars, BinClock, ColumnFeature, ContextBars, Feature, FeatureList, Timeframe, Zone, adjusted_prices as adjusted,
+    Bars, BinClock, ColumnFeature, ContextBars, ContextTable, Feature, FeatureList, Timeframe,
     context_bars as closed_bars, names_in_context, shared_features,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
+use crate::commands::recipe;
 use crate::convert::{Named, numbers};
 use crate::failure::{OrRaise as _, exception};
 use crate::functions::{Arrays, PRICES, bytes, close_times, named_columns};
+use crate::host::PythonHost;
 use crate::process;
 
-/// Times in order by a clock without offset, 64-bit integers, ns since 1970, as those of UTC.
-#[pyfunction]
-pub(crate) fn utc_times<'py>(py: Python<'py>, wall_ns: Vec<u8>, zone: &str) -> PyResult<Bound<'py, PyBytes>> {
-    process::check(py)?;
-    let zone: Zone = zone.parse().map_err(Error::from).or_raise(py)?;
-    Ok(bytes(py, &zone.utc_in_order(&numbers(&wall_ns)?)))
-}
+/// Open times, length of a bar, columns, and doubts about the bars.
+type TableRead<'py> = (Bound<'py, PyBytes>, i64, Arrays<'py>, Vec<String>);
 
-/// Open, high, low and close of bars times their factors, as rows of files are adjusted.
+/// Bars of an instrument in a file, read as those of a context are by options of `ingest`.
 #[pyfunction]
-pub(crate) fn adjusted_prices(
-    py: Python<'_>,
-    prices: Vec<Vec<u8>>,
-    factors: Vec<u8>,
-) -> PyResult<Vec<Bound<'_, PyBytes>>> {
+pub(crate) fn read_context(py: Python<'_>, path: PathBuf, options: Vec<(String, String)>) -> PyResult<TableRead<'_>> {
     process::check(py)?;
-    let mut columns: Vec<Vec<f64>> = prices.iter().map(|own| numbers(own)).collect::<PyResult<_>>()?;
-    for (row, factor) in numbers::<f64>(&factors)?.into_iter().enumerate() {
-        let quoted = [0, 1, 2, 3].map(|place| columns[place][row]);
-        for (column, price) in columns.iter_mut().zip(adjusted(quoted, factor)) {
-            column[row] = price;
-        }
+    let mut recipe = recipe(py, vec![path], &options)?;
+    if options.iter().all(|(name, _)| name != "features") {
+        recipe.features = FeatureList(Vec::new());
     }
-    Ok(columns.iter().map(|own| bytes(py, own)).collect())
+    let host = PythonHost::new(None, None);
+    let read = host.run_on_bars(py, |host| ContextTable::read(&recipe, host))?;
+    let ContextTable { bars, columns, warnings } = &read;
+    let named = named_columns(py, bars, columns.iter().map(String::as_str));
+    Ok((bytes(py, &bars.open_time), bars.timeframe.duration_ns(), named, warnings.clone()))
 }
 
 /// Base bars of an instrument in order of time, numbers by the names of their columns.
@@ -74,7 +69,8 @@ pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> Py
         true => FeatureList(Vec::new()),
         false => call.features.join(",").parse().map_err(usage)?,
     };
-    let features = shared_features(&stated.0, &|column| call.columns.contains_key(column));
+    let has_column = |column: &str| !PRICES.contains(&column) && call.columns.contains_key(column);
+    let features = shared_features(&stated.0, &has_column);
     let base = Timeframe::from_duration_ns(call.base_ns);
     let base = base.ok_or_else(|| usage(format!("bars of {} ns are of no timeframe", call.base_ns)))?;
     let own: Vec<&str> = features.iter().filter_map(Feature::as_column).map(ColumnFeature::column).collect();

@@ -31,10 +31,10 @@ mod _megabatch {
     use crate::commands::{
         append, bar_columns, bars_of_ticks, build_graphs, clock_and_symbols, doctor, feature_columns, feature_names,
         function_inputs, ingest, leak, likely_symbol, memory_snapshot, replay_memory, symbol_columns, synthesize,
-        timeframes, write_bars,
+        timeframe_name, timeframes, write_bars,
     };
     #[pymodule_export]
-    use crate::context::{adjusted_prices, context_bars, utc_times};
+    use crate::context::{context_bars, read_context};
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]

@@ -100,6 +100,8 @@ class Columns(InFolder):
         frame = self.frame(2)
         cases: list[tuple[pandas.DataFrame, dict[str, Any], type[Exception], str]] = [
             (frame, {"features": ["rsii"]}, mb.ConfigError, "'rsii' is not built in, and no column of the frame: did you mean 'rsi'"),
+            (frame, {"features": ["Close"]}, mb.ConfigError, "'Close' is the close of the bars, .*: did you mean 'log_return' or 'body' or"),
+            (frame, {"features": ["volume"]}, mb.ConfigError, "'volume' is the volume of the bars, .* 'log_volume' or 'relative_volume'"),
             (frame.assign(rsi_14=1.0), {"features": ["rsi_14"]}, mb.ConfigError, "'rsi_14' is built in, and a column of the frame"),
             (frame, {"features": ["note"]}, mb.DataError, "column note is of dtype .*: expected numbers"),
             (frame, {"features": ["rsi"], "columns": {"rsi": "median"}}, mb.ConfigError, "expected last, first, sum"),
@@ -115,6 +117,8 @@ class Columns(InFolder):
         for own, options, kind, message in cases:
             with self.assertRaisesRegex(kind, message):
                 mb.ingest(own, symbol="EURUSD", **{**OPTIONS, **options})
+        by_letters = mb.ingest(frame.rename(columns={"rsi": "Rsi"}), symbol="EURUSD", features=["RSI", "Body"], **OPTIONS)
+        self.assertEqual(by_letters.features["M1"], ("column:Rsi", "body"))
         holed = frame.assign(rsi=frame["rsi"].where(frame.index != 500))
         with self.assertRaisesRegex(mb.DataError, "row 500 of the frame: .*column without a value: expected a number for rsi"):
             mb.ingest(holed, symbol="EURUSD", features=["rsi"], **OPTIONS)

@@ -69,7 +69,12 @@ class Frames(InFolder):
         self.assertEqual(mb.ingest({"M1": minutes_file, "H1": hours_file}, **options).fingerprint(), expected)
         both = mb.ingest({"M1": {"AAA": frame, "BBB": frame}, "H1": {"AAA": hours, "BBB": hours}}, **{**options, "symbol": None})
         self.assertEqual(both.instruments, ("AAA", "BBB"))
+        self.assertEqual(own.instruments, ("EURUSD",))
+        self.assertEqual(mb.ingest(frame.drop(columns="symbol", errors="ignore"), **{**options, "symbol": None, "pip_size": 1e-4}).instruments, ())
         self.assertEqual(mb.ingest({"m1": frame, "h1": hours}, **options).fingerprint(), expected)
+        in_units = {**options, "timeframes": {"1min": 12, "1h": 3}, "base": "1m"}
+        self.assertEqual(mb.ingest({"1min": frame, "1h": hours}, **{**in_units, "base": None}).fingerprint(), expected)
+        self.assertEqual(mb.ingest(frame, **in_units).fingerprint(), expected)
         days = frame.set_index("time").resample("1D").agg(how).dropna().reset_index()
         for named, wrong in (("H1", {"M1": frame, "H1": days}), ("M1", {"M1": hours, "H1": frame})):
             with self.assertRaisesRegex(mb.ConfigError, f"the bars named {named} are .* apart, which is another timeframe"):
@@ -162,6 +167,9 @@ class Frames(InFolder):
             (later.assign(close=later["close"] * 1.001, high=later["high"] * 1.002), "EURUSD|of the frame"),
             (later.assign(high=later["high"].where(later.index != later.index[5])), "^row 5 of the frame: "),
             (later.assign(symbol="GBPUSD"), "^symbol 'GBPUSD': .*own.h5 has EURUSD; a new symbol needs a scaler"),
+            (later.assign(company="Acme"), "^symbol 'Acme': the column company names it, and .*own.h5 has EURUSD; a new symbol"),
+            # Rows of others were taken for those of the series, as no time has two.
+            (later.assign(company=np.where(np.arange(len(later)) < 9, "EURUSD", "Acme")), "^symbol 'Acme': the column company names"),
             (later.assign(symbol="eur/usd"), r"^symbol 'eur/usd': .*own.h5 has EURUSD; did you mean EURUSD\?$"),
         ]:
             with self.assertRaisesRegex(mb.DataError, message):
@@ -175,6 +183,9 @@ class Frames(InFolder):
         ds = mb.ingest(pandas.concat(both.values()), **BARS)
         longer = ds.append({name: frame[9000:] for name in both}).append(frame[9000:].assign(symbol="AAA"))
         self.assertEqual((longer.instruments, longer.path), (("AAA", "BBB"), ds.path))
+        apart = pandas.concat([frame[9000:9100].assign(company="AAA"), frame[9100:9200].assign(company="BBB")])
+        self.assertEqual({name: len(bars.rows) for name, bars in _frames.by_symbol(apart, None, known=ds.instruments).items()},
+                         {"AAA": 100, "BBB": 100})
         self.assertGreater(len(longer), len(ds))
         self.assertEqual(len(mb.open(longer.path)), len(longer))
         with self.assertRaisesRegex(mb.DataError, "^the bars name no symbol: .* has AAA, BBB; name the instrument with symbol$"):

@@ -182,7 +182,7 @@ class Functions(InFolder):
         with self.assertRaisesRegex(
             mb.ConfigError,
             r"the features strength, flow3 and the targets up are columns of functions, .*"
-            r"as dataset\.append\(bars, features=\[function\], target=function\) or dataset\.append\(bars, target=function, context=",
+            r"as dataset\.append\(bars, features=\[function\], target=function\)$",
         ):
             ds.append(frame[8900:])
         with self.assertRaisesRegex(mb.DataError, "made with the features strength, flow3 and the targets up of functions, and the ones given have the features tomorrow"):
@@ -291,14 +291,24 @@ class Functions(InFolder):
             self.assertGreater(found[:, 3].max(), 900 / minutes)
         again = {"features": change, "context": {"DXY": dollar}}
         self.assertIn("DXY.age of functions stay the same", str(mb.leak(ds, samples=2, **again)))
-        with self.assertRaisesRegex(mb.DataError, "and the ones given have the features change: give the functions of then"):
+        missing = r"features of DXY, another instrument, .* as mb\.leak\(dataset, context={\"DXY\": frame}\)$"
+        with self.assertRaisesRegex(mb.ConfigError, missing):
             mb.leak(ds, samples=2, features=change)
-        with self.assertRaisesRegex(mb.DataError, "context DXY: row 5 is not later than the row before it"):
-            mb.ingest(frame, **{**options, "context": {"DXY": dollar.iloc[[0, 1, 2, 3, 4, 4, 6]]}})
+        missing = r"features of DXY, another instrument, .* as dataset\.append\(bars, features=\[function\], context={"
+        with self.assertRaisesRegex(mb.ConfigError, missing):
+            ds.append(frame)
+        twice = dollar.assign(time=dollar["time"].where(dollar.index != 5, dollar["time"].iloc[4]))
+        with self.assertRaisesRegex(mb.DataError, "^context DXY: row 5 of the frame: duplicate timestamp"):
+            mb.ingest(frame, **{**options, "context": {"DXY": twice}})
         with self.assertRaisesRegex(mb.DataError, ": DXY, M1: column range is a feature of other instruments already"):
             mb.ingest(frame, **{**options, "features": ["range", lambda bars: change(bars).rename("range")]})
-        with self.assertRaisesRegex(mb.DataError, "context DXY: row 0: close is nan: expected a price above 0"):
-            mb.ingest(frame, **{**options, "context": {"DXY": dollar.assign(close=np.nan)}})
+        hole = dollar.assign(close=dollar["close"].where(dollar.index != 3))
+        with self.assertRaisesRegex(mb.DataError, "^context DXY: row 3 of the frame: "):
+            mb.ingest(frame, **{**options, "context": {"DXY": hole}})
+        # The rule for rows is that of the bars.
+        skipped = mb.ingest(frame, **{**options, "context": {"DXY": hole}, "on_error": "skip"})
+        without = mb.ingest(frame, **{**options, "context": {"DXY": dollar.drop(index=3)}, "on_error": "skip"})
+        self.assertEqual(skipped.fingerprint(), without.fingerprint())
 
         def of_context(bars: pandas.DataFrame) -> pandas.Series:
             ahead = -1 if len(bars) and bars["close"].iloc[0] > 50 else 1
@@ -407,9 +417,15 @@ except KeyboardInterrupt:
         run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=2)
         with self.assertNoLogs("megabatch", "WARNING"):
             list(run.follow(frame[9000:9100], features=smooth_of(5)))
+        def smooth(bars: pandas.DataFrame) -> pandas.Series:
+            return bars["close"].rolling(5, min_periods=5).mean().rename("smooth") / bars["close"] - 1
+
         with self.assertLogs("megabatch", "WARNING") as log:
-            list(run.follow(frame[9000:9100], features=smooth_of(50)))
+            list(run.follow(frame[9000:9100], features=smooth))
         self.assertIn("the source of the function smooth is another one than when", log.output[0])
+        # It was followed with a note alone.
+        with self.assertRaisesRegex(mb.DataError, "smooth: column smooth is .* at the M1 bar that closes at .*, where the data have"):
+            run.follow(frame[9000:9100], features=smooth_of(50))
 
     def test_context_is_followed(self) -> None:
         frame = self.frame(21)
@@ -426,11 +442,18 @@ except KeyboardInterrupt:
         options = {**OPTIONS, "features": ["body", "rsi_14", change], "context": context}
         ds = mb.ingest(past, out=self.folder / "own.h5", **options)
         run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=3)
-        followed = {one.time: one.values for one in run.follow(coming, features=change, context=context)}
+        with self.assertLogs("megabatch", "WARNING") as log:
+            followed = {one.time: one.values for one in run.follow(coming, features=change, context=context)}
+        told = [line for line in log.output if "warning: context DXY: its bars end at" in line]
+        self.assertEqual(len(told), 1, log.output)
+        for wrong in (dollar.assign(close=dollar["low"]), dollar[:1500]):
+            with self.assertRaisesRegex(mb.DataError, r"column DXY\..* is .*, where the data have .*: give the functions and the bars"):
+                run.follow(coming, features=change, context={"DXY": wrong})
         longer = ds.append(coming, features=change, context=context)
         predicted = run.predict(longer, changed_data=True)
         self.require_same_forecasts(followed, predicted, 0.9 * (len(longer) - len(ds)), rtol=1e-4, atol=1e-6)
-        with self.assertRaisesRegex(mb.DataError, "its features are the columns .*DXY.age of functions"):
+        missing = r"features of DXY, another instrument, .* as run\.follow\(…, context={\"DXY\": frame}\)"
+        with self.assertRaisesRegex(mb.ConfigError, missing):
             run.follow(coming, features=change)
 
     def test_context_in_files_is_that_of_frames(self) -> None:
@@ -461,6 +484,51 @@ except KeyboardInterrupt:
             mb.leak(longer, samples=1, context={"DXY": moved})
         with self.assertRaisesRegex(mb.ConfigError, "functions and frames do not go together with files"):
             mb.ingest(frame, **{**options, "features": [lambda bars: bars["close"]], "context": {"DXY": moved}})
+
+    def shares(self, days: int = 160) -> tuple[pandas.DataFrame, dict[str, Any]]:
+        """Daily bars of a share, dated by their day, and how they are ingested."""
+        close = 100 * np.exp(np.cumsum(np.random.default_rng(1).normal(0, 0.01, days)))
+        dates = pandas.bdate_range("2020-01-01", periods=days)
+        columns = {"Open": close, "High": close * 1.01, "Low": close * 0.99, "Close": close, "Volume": 9.0}
+        return pandas.DataFrame(columns, index=dates.rename("Date")), {
+            "timeframes": {"D1": 5}, "target": "log_return", "horizon": 2, "pip_size": 0.01, "symbol": "KO",
+            "features": ["log_return", "range"], "scaling": "none",
+        }
+
+    def test_days_of_a_context_are_those_of_its_file(self) -> None:
+        own, options = self.shares()
+        other = own[["Open", "High", "Low", "Close"]] * 2
+        expected = mb.ingest(own, context={"SPY": other}, **options).fingerprint()
+        # Frames of them came a day late, or a day early with `time`.
+        for index in (other.index, other.index.tz_localize("America/New_York"), other.index.tz_localize("Asia/Tokyo")):
+            dated, path = other.set_index(index.rename("Date")), self.folder / "SPY.csv"
+            dated.to_csv(path)
+            for time in ("open", "close"):
+                for context in (dated, path):
+                    ds = mb.ingest(own, context={"SPY": context}, time=time, **options)
+                    self.assertEqual(ds.fingerprint(), expected, f"{index.tz} {time} {type(context)}")
+
+    def test_a_split_in_a_context_is_told(self) -> None:
+        own, options = self.shares()
+        prices = ["Open", "High", "Low", "Close"]
+        other = own.assign(**{name: np.where(np.arange(len(own)) < 80, 4 * own[name], own[name]) for name in prices})
+        path = self.folder / "SPY.csv"
+        other.to_csv(path)
+        for context in (other, path):
+            with self.assertLogs("megabatch", "WARNING") as log:
+                mb.ingest(own, context={"SPY": context}, **options)
+            self.assertRegex("\n".join(log.output), "warning: context SPY: the price goes from .*: a split 4:1 that")
+
+    def test_the_only_ticker_of_a_context_may_have_another_name(self) -> None:
+        own, options = self.shares()
+        expected = mb.ingest(own, context={"MKT": own}, **options).fingerprint()
+        wide = own.copy()
+        wide.columns = pandas.MultiIndex.from_product([own.columns, ["^GSPC"]], names=["Price", "Ticker"])
+        for frame in (wide, own.assign(symbol="^GSPC")):
+            self.assertEqual(mb.ingest(own, context={"MKT": frame}, **options).fingerprint(), expected)
+        both = own.assign(symbol=np.where(np.arange(len(own)) % 2, "AAA", "BBB"))
+        with self.assertRaisesRegex(mb.DataError, "^context MKT: no row of the frame has the symbol MKT; there are BBB, AAA"):
+            mb.ingest(own, context={"MKT": both}, **options)
 
     def test_context_frames_are_adjusted_as_files_are(self) -> None:
         days = pandas.bdate_range("2020-01-01", periods=160)
@@ -497,9 +565,9 @@ except KeyboardInterrupt:
         mb.ingest(own, context={"SPY": other}, **{**options, "features": [change]})
         self.assertEqual(len(set(map(frozenset, seen))), 1, seen)
         hole = other.assign(**{"Adj Close": other["Adj Close"].where(other.index != 7)})
-        with self.assertRaisesRegex(mb.DataError, "context SPY: row 7: adj_close is nan: expected a price above 0"):
+        with self.assertRaisesRegex(mb.DataError, "^context SPY: row 7 of the frame: .*the adjusted close"):
             mb.ingest(own, context={"SPY": hole}, **options)
-        with self.assertRaisesRegex(mb.DataError, "context SPY: there is no adjusted close"):
+        with self.assertRaisesRegex(mb.DataError, "^context SPY: the frame: .*there is no adjusted close"):
             mb.ingest(other, context={"SPY": own}, prices="adjusted", **options)
 
     def test_an_ingest_that_is_killed_in_a_function_leaves_nothing_half(self) -> None:

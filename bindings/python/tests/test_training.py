@@ -880,6 +880,27 @@ class Following(InFolder):
             pushed = list(run.follow({name.upper() if unit > 1 else name: own for name, own in row.items()} for row in seconds))
             self.assertEqual([one.time for one in pushed], [one.time for one in by_frame[: len(pushed)]])
             self.assertGreater(len(pushed), 20)
+        # Fields are named as the columns of a frame may be, one bar as another.
+        def titled(row: dict[str, Any], **times: Any) -> dict[str, Any]:
+            return {**times, **{name.title(): own for name, own in row.items() if name != "time"}}
+
+        naive = [row["time"].replace(tzinfo=None) for row in rows[:60]]
+        for named in (
+            [titled(row, Datetime=time) for row, time in zip(rows, naive)],
+            [titled(row, Date=time.date(), Time=time.time()) for row, time in zip(rows, naive)],
+            [row if place % 2 else titled(row, Date=str(naive[place])) for place, row in enumerate(rows[:60])],
+            [pandas.Series(row) for row in rows[:60]],
+        ):
+            pushed = list(run.follow(named))
+            self.assertEqual([one.time for one in pushed], [one.time for one in by_frame[: len(pushed)]])
+            self.assertGreater(len(pushed), 20)
+        self.assertEqual(mb.training._time(datetime.date(2024, 1, 31), None), "2024-01-31T00:00:00Z")
+        # A bar that the rule of the data drops is refused as any other.
+        skipping = mb.ingest(past, symbol="EURUSD", out=self.folder / "skipping.h5", on_error="skip", **options)
+        with run.follow(data=skipping) as follower:
+            with self.assertRaisesRegex(mb.DataError, "inconsistent prices: expected .*`$"):
+                follower.push({**rows[0], "high": rows[0]["low"] / 2})
+            self.assertEqual([one.time for one in map(follower.push, rows) if one], [one.time for one in by_frame])
         for wrong in (20180101, 1.5, np.inf, True):
             with self.assertRaisesRegex(mb.DataError, "the time of the bar is .*: expected a datetime, .* or a number of s, ms"):
                 run.follow(cold=True).push({**rows[0], "time": wrong})
@@ -943,6 +964,8 @@ class Following(InFolder):
                         with self.assertRaisesRegex(mb.DataError, message) as caught:
                             follower.push(wrong)
                         self.assertEqual(caught.exception.row, number + sent)
+                        # `push` takes no options.
+                        self.assertNotIn("on_error", str(caught.exception))
                         sent += 1
                 found.append(follower.push(row))
         self.assertEqual([one.time for one in found if one], [one.time for one in expected])

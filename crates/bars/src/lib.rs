@@ -36,7 +36,6 @@ pub use parse::header::{NumberColumn, TableColumns};
 pub use parse::ledger::RowCount;
 pub use parse::lines::LINE_BYTES_MAX;
 pub use parse::options::{Overlaps, Prices, ReadOptions, Repeats, StampedAt};
-pub use parse::row::adjusted_prices;
 pub use parse::symbol::{likely_symbol, named_pair, named_symbol, pip_size_of};
 pub use parse::symbol_pattern::SymbolPattern;
 pub use parse::symbol_rows::SymbolRows;

@@ -27,7 +27,7 @@ use crate::error::row_error::RowError;
 use crate::error::{Error, Result};
 use crate::parse::adjustment::Adjustments;
 use crate::parse::bar_file::BarFile;
-use crate::parse::options::{Overlaps, ReadOptions, StampedAt};
+use crate::parse::options::{Overlaps, ReadOptions};
 use crate::parse::own_zone::OwnZone;
 use crate::parse::symbol_column::LikelySymbols;
 use crate::parse::symbol_rows::SymbolRows;
@@ -251,10 +251,7 @@ fn read_sources(
     sources.iter().for_each(|source| spacings.extend(&source.spacings));
     let mut sources: Vec<BarFile> = sources.into_iter().map(|source| source.file).collect();
     sources.iter().try_for_each(|source| source.own_columns.check(&source.path))?;
-    let stamp_delay_ns = match options.stamped_at {
-        StampedAt::Open => 0,
-        StampedAt::Close => base.duration_ns(),
-    };
+    let stamp_delay_ns = options.stamped_at.delay_ns(base);
     let have_volume = sources.iter().any(|source| source.has_volume);
     drop_fillers(&mut sources, base, have_volume)?;
     let zones = choose_zones(&sources, options, base.duration_ns() - stamp_delay_ns, base);

@@ -195,6 +195,20 @@ fn times_are_read_by_the_stated_clock_and_end_of_bar() {
     }
 }
 
+/// They came a day early, and beside shorter bars a sample saw a day before it had closed.
+#[test]
+fn bars_of_days_are_dated_by_their_day_whichever_end_is_stamped() {
+    let row = |day: &i64| format!("2018-07-{day:02},1,2,1,2,3\n");
+    let days: Vec<i64> = (2..7).chain(9..14).collect();
+    let text = format!("date,open,high,low,close,volume\n{}", days.iter().map(row).collect::<String>());
+    let expected: Vec<i64> = days.iter().map(|day| MONDAY_NS + (day - 2) * 24 * 60 * MINUTE_NS).collect();
+    for stamped_at in [StampedAt::Open, StampedAt::Close] {
+        let options = ReadOptions { stamped_at, ..ReadOptions::default() };
+        let bars = read_texts(&[("KO.csv", &text)], &options).unwrap().bars;
+        assert_eq!((bars.timeframe, bars.open_time), (Timeframe::D1, expected.clone()), "{stamped_at:?}");
+    }
+}
+
 #[test]
 fn an_offset_in_the_file_counts_whatever_is_stated() {
     let text = "time,open,high,low,close\n2018-07-02T02:00:00+02:00,1,1,1,1\n2018-07-02T00:01:00Z,1,1,1,1\n";

@@ -83,6 +83,10 @@ class BarSources:
         """Names of the frames' columns without a role; `None` for files."""
         return _frames.own_columns(self._first) if self.are_frames else None
 
+    def symbol_column(self, known: Sequence[str]) -> str | None:
+        """The name of the column of the frames that tells the instrument, by the symbols that are `known`."""
+        return next(filter(None, (_frames.symbol_column(one, known) for one in self._sides.values())), None)
+
     def number_columns(self) -> list[str]:
         """Names of the frames' columns of numbers that the series may have. The mean of bid and ask has none."""
         return [] if _BID in self._sides else _frames.number_columns(self._first)
@@ -97,17 +101,22 @@ class BarSources:
         return ([path for own in paths.values() for path in own], {}) if self.are_by_timeframe else _apart(paths)
 
     def by_symbol(
-        self, symbol: str | None, columns: Sequence[str], label_end: str | None, unnamed: str = _frames.UNNAMED
+        self,
+        symbol: str | None,
+        columns: Sequence[str],
+        label_end: str | None,
+        unnamed: str = _frames.UNNAMED,
+        known: Sequence[str] = (),
     ) -> FrameBars:
         """The bars of frames by instrument, with further `columns` of numbers and the column of times `label_end`; those
-        of `unnamed` where nothing tells the instrument."""
+        of `unnamed` where nothing tells the instrument. A column with one of the symbols that are `known` tells it."""
         found: dict[str, dict[str, _frames.Bars]] = {}
         for name, one in self._sides.items():
             # Longer bars have the columns that the shortest make.
             has_columns = not self.are_by_timeframe or not found
             own_columns: Sequence[str] = columns if has_columns else ()
             end = label_end if has_columns else None
-            found[name] = _frames.by_symbol(one, symbol, own_columns, unnamed, label_end=end)
+            found[name] = _frames.by_symbol(one, symbol, own_columns, unnamed, label_end=end, known=known)
             if self.are_by_timeframe:
                 for bars in found[name].values():
                     _require_timeframe(bars.time_ns, name)
@@ -177,8 +186,8 @@ def _by_timeframe(bars: Any) -> dict[str, Any] | None:
     """Bars by timeframe, the shortest first; `None` for a mapping by symbol, and for what is none."""
     if not isinstance(bars, Mapping) or len(bars) < 2:
         return None
-    named = {str(name).upper(): own for name, own in bars.items()}
-    if len(named) < len(bars) or any(name not in _TIMEFRAMES for name in named):
+    named = {_megabatch.timeframe_name(str(name)): own for name, own in bars.items()}
+    if len(named) < len(bars) or None in named:
         return None
     return {name: named[name] for name in _TIMEFRAMES if name in named}
 

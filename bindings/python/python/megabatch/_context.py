@@ -2,63 +2,55 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _frames, _megabatch
+from . import _features, _frames, _megabatch
+from ._display import log_note
 from .errors import DataError
 
 
 class Context:
-    """Base bars of one other instrument. Times without a zone are by the clock `zone`, UTC's for `None`. `prices` and
-    `time` are those of `ingest`; bars of days and longer are dated by their day, whatever `time` is."""
+    """Base bars of one other instrument, read as those of its file would be: by `read_by`, options of `ingest`, by name."""
 
-    def __init__(
-        self, symbol: str, frame: Any, features: Sequence[str], zone: str | None, prices: str, time: str
-    ) -> None:
+    def __init__(self, symbol: str, frame: Any, features: Sequence[str], read_by: Mapping[str, str]) -> None:
         self.symbol = symbol
         self._features = list(features)
         with _frames.errors_named(symbol, f"context {symbol}"):
-            bars = _frames.by_symbol(frame, symbol, None)[symbol]
-        self._time_ns = bars.time_ns
-        if zone is not None and not bars.is_utc:
-            self._time_ns = np.frombuffer(_megabatch.utc_times(self._time_ns.tobytes(), zone), np.int64)
-        adjusted_by = [] if prices == "quoted" else [_frames.ADJUSTED_CLOSE]
-        self._require_clean({name: bars.columns[name] for name in (*_frames.PRICES, *adjusted_by) if name in bars.columns})
-        with _frames.errors_named(symbol, f"context {symbol}"):
-            self._columns = bars.as_read(prices).columns
-        steps, counts = np.unique(np.diff(self._time_ns), return_counts=True)
-        self._base_ns = int(steps[counts.argmax()])
-        # A date is often a midnight before the day: its bar closes after it.
-        if time == "close" and self._base_ns < _frames.DAY_NS:
-            self._time_ns = self._time_ns - self._base_ns
+            bars, further = _frames.single_instrument(frame, symbol)
+            self._time_ns, self._base_ns, self._columns = self._read(bars, further, read_by)
 
-    def _require_clean(self, prices: Mapping[str, npt.NDArray[np.float64]]) -> None:
-        """Requires bars in order of time, with all `prices`, which are by their names."""
-        if len(self._time_ns) < 2:
-            raise DataError(f"context {self.symbol}: expected bars, found {len(self._time_ns)} rows", column="time")
-        later = np.flatnonzero(np.diff(self._time_ns) <= 0)
-        if later.size:
-            row = int(later[0]) + 1
-            raise DataError(
-                f"context {self.symbol}: row {row} is not later than the row before it: expected bars in order of time, each "
-                f"once",
-                column="time",
-                row=row,
-            )
-        for name, values in prices.items():
-            missing = np.flatnonzero(~(values > 0) | ~np.isfinite(values))
-            if missing.size:
-                row, found = int(missing[0]), values[missing[0]]
-                raise DataError(
-                    f"context {self.symbol}: row {row}: {name} is {found}: expected a price above 0; drop such rows",
-                    column=name,
-                    row=row,
-                )
+    def _read(
+        self, bars: _frames.Bars, further: Sequence[str], read_by: Mapping[str, str]
+    ) -> tuple[npt.NDArray[np.int64], int, dict[str, npt.NDArray[np.float64]]]:
+        """Open times, the length of a bar, and columns. Columns that are not among `further` have a role."""
+        own = [name for name in further if _features.is_plain(name)]
+        columns = {name: values for name, values in bars.columns.items() if name not in further or name in own}
+        zone = None if bars.is_utc else read_by.get("zone")
+        written = dataclasses.replace(bars, columns=columns, zone=zone)
+        options = [(name, value) for name, value in read_by.items() if name != "zone"]
+        options.append(("symbol", self.symbol))
+        for option, names in (("features", self._features), ("function-columns", [f"column:{name}:last" for name in own])):
+            if names:
+                options.append((option, ",".join(names)))
+        with tempfile.TemporaryDirectory(prefix="megabatch-") as folder:
+            path = os.path.join(folder, "bars.csv")
+            _megabatch.write_bars(path, written.native())
+            try:
+                time_ns, base_ns, found, warnings = _megabatch.read_context(path, options)
+            except DataError as error:
+                written.with_row(error, path)
+                raise
+        for warning in warnings:
+            log_note(f"warning: context {self.symbol}: {warning.replace(path, 'the frame')}")
+        return np.frombuffer(time_ns, np.int64), base_ns, {name: np.frombuffer(values, np.float64) for name, values in found}
 
     @property
     def until_ns(self) -> int:
@@ -108,6 +100,11 @@ class ContextBars:
 
     def __len__(self) -> int:
         return len(self._close_ns)
+
+    def longest_wait(self, close_ns: npt.NDArray[np.int64]) -> int:
+        """The most of `close_ns` at which one bar is the last that had closed."""
+        place = np.searchsorted(self._close_ns, close_ns, side="right") - 1
+        return int(np.bincount(place[place >= 0]).max(initial=0))
 
     def looked_up(
         self, columns: Mapping[str, npt.NDArray[np.float64]], close_ns: npt.NDArray[np.int64], bar_ns: int

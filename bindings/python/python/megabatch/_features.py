@@ -16,6 +16,9 @@ _PREFIX = "column:"
 _RULES = ("last", "first", "sum", "mean", "min", "max")
 _TARGETS = ("cumulative", "increment", "log_return")
 _UNITS = ("return", "pips", "atr")
+_FEATURES_OF_PRICES = ("log_return", "body", "range")
+_FEATURES_OF_ROLES = {"volume": ("log_volume", "relative_volume"), "spread": ("spread_pips",)}
+"""Features that are computed from columns with a role."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +147,7 @@ def columns_of(features: Sequence[str], target: Sequence[str] | str | None) -> l
 
 def _named(name: str, rules: dict[str, str], known: Sequence[str] | None) -> str:
     computed = _megabatch.feature_names()
+    name = _in_other_case(name, [*(known or ()), *computed])
     is_column = known is not None and name in known
     if is_column and name in computed:
         raise _doubled("features", name)
@@ -160,6 +164,12 @@ def _named(name: str, rules: dict[str, str], known: Sequence[str] | None) -> str
     return name
 
 
+def _in_other_case(name: str, known: Sequence[str]) -> str:
+    """The one of the `known` names that `name` is but for the case of letters; `name` itself where there is none."""
+    found = [own for own in known if own.lower() == name.lower()]
+    return found[0] if len(found) == 1 else name
+
+
 def _doubled(key: str, name: str) -> ConfigError:
     return ConfigError(
         f"{key}: {name!r} is built in, and a column of the frame: write 'column:{name}' for the column; for what is computed "
@@ -170,8 +180,19 @@ def _doubled(key: str, name: str) -> ConfigError:
 
 
 def _unknown(key: str, name: str, known: Sequence[str], computed: Sequence[str]) -> ConfigError:
-    near = difflib.get_close_matches(name, [*known, *computed], n=3)
-    meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
+    *_, numbers, _ = _megabatch.bar_columns([name])
+    if key == "features" and numbers:
+        role = numbers[0][0]
+        near = " or ".join(map(repr, _FEATURES_OF_ROLES.get(role, _FEATURES_OF_PRICES)))
+        return ConfigError(
+            f"{key}: {name!r} is the {role} of the bars, and no feature by itself: did you mean {near}? For its values as they "
+            f"are, add them under a name of their own, such as with frame.assign(level=frame[{name!r}])",
+            key=key,
+            found=name,
+        )
+    by_letters = {own.lower(): own for own in (*known, *computed)}
+    near_names = [by_letters[own] for own in difflib.get_close_matches(name.lower(), by_letters, n=3)]
+    meant = f": did you mean {' or '.join(map(repr, near_names))}?" if near_names else ""
     return ConfigError(
         f"{key}: {name!r} is not built in, and no column of the frame{meant}; the frame's own columns are "
         f"{', '.join(known) or 'none'}",

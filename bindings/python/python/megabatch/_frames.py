@@ -24,7 +24,6 @@ UNNAMED = "BARS"
 """The symbol of frames that name none."""
 LIBRARIES = ("pandas", "polars", "pyarrow")
 """Libraries whose frames are read, the usual one first."""
-ADJUSTED_CLOSE = "adj_close"
 _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
 _LISTED_MAX = 5
@@ -33,7 +32,7 @@ _SHOWN_MAX = 40
 """Letters of a symbol that a message shows."""
 _FILE_NAME_MAX = 200
 """Bytes of a symbol that a file may be named after; file systems take 255 with the ending."""
-DAY_NS = 86_400_000_000_000
+_DAY_NS = 86_400_000_000_000
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
 """1980 and 2100."""
@@ -90,23 +89,6 @@ class Bars:
         times = {name: values[rows] for name, values in self.time_columns.items()}
         return Bars(self.time_ns[rows], self.is_utc, columns, self.rows[rows], times, self.zone)
 
-    def as_read(self, prices: str) -> Bars:
-        """The bars as those of a file are read with the option `prices`: adjusted by the adjusted close, without columns
-        that tell of adjustments alone."""
-        columns = {name: values for name, values in self.columns.items() if name not in (ADJUSTED_CLOSE, *_UNNEEDED)}
-        adjusted_close = self.columns.get(ADJUSTED_CLOSE)
-        if adjusted_close is None and prices == "adjusted":
-            raise DataError(
-                "there is no adjusted close to adjust prices with; read them as quoted, or name the column adjusted_close",
-                column=ADJUSTED_CLOSE,
-            )
-        factors = np.ones(len(self.rows))
-        if adjusted_close is not None and prices != "quoted":
-            factors = adjusted_close / columns["close"]
-        adjusted = _megabatch.adjusted_prices([columns[name].tobytes() for name in PRICES], factors.tobytes())
-        columns.update({name: np.frombuffer(own, np.float64) for name, own in zip(PRICES, adjusted)})
-        return dataclasses.replace(self, columns=columns)
-
 
 @dataclasses.dataclass(frozen=True)
 class _Times:
@@ -142,9 +124,11 @@ def by_symbol(
     columns: Sequence[str] | None = (),
     unnamed: str = UNNAMED,
     label_end: str | None = None,
+    known: Sequence[str] = (),
 ) -> dict[str, Bars]:
     """The bars of each instrument of `frame`, with further `columns` of numbers, all that there are for `None`, and the
-    column of times `label_end`; those of `unnamed` where nothing tells the instrument."""
+    column of times `label_end`; those of `unnamed` where nothing tells the instrument. A column with one of the symbols
+    that are `known` tells it."""
     if isinstance(frame, Mapping):
         # A lazy frame is collected once.
         frames = {
@@ -166,7 +150,7 @@ def by_symbol(
         return all_bars
     tables = _by_ticker(frame)
     if tables is None:
-        return _by_rows(_Table.open(frame), symbol, columns, unnamed, label_end)
+        return _by_rows(_Table.open(frame), symbol, columns, unnamed, label_end, known)
     return _by_columns(tables, symbol, columns, label_end)
 
 
@@ -191,6 +175,17 @@ def _by_columns(
     return found
 
 
+def single_instrument(frame: Any, name: str) -> tuple[Bars, list[str]]:
+    """The bars in `frame` of the instrument that is called `name`, and the names of their columns without a role. The only
+    instrument of a frame may have another name there."""
+    own = frame.collect() if hasattr(frame, "collect") else frame
+    tables = _by_ticker(own)
+    symbols: Iterable[Any] | None = _Table.open(own).symbols() if tables is None else tables
+    names = list(dict.fromkeys(symbols)) if symbols is not None else []
+    symbol = names[0] if len(names) == 1 else name
+    return by_symbol(own, symbol, columns=None)[symbol], number_columns(own)
+
+
 def nearest(symbol: str, symbols: Iterable[str]) -> str:
     """The symbols in a message that misses one of them: all, or those that are most like it."""
     names = list(dict.fromkeys(symbols))
@@ -210,7 +205,7 @@ def by_likely_symbol(frame: Any, symbol: str, columns: Sequence[str] | None) -> 
     table = _Table.open(frame)
     symbols = table.symbols()
     name = symbol if symbols is None else _name_among(symbol, symbols)
-    return name, _by_rows(table, name, columns, UNNAMED, None)
+    return name, _by_rows(table, name, columns, UNNAMED, None, ())
 
 
 def _name_among(symbol: str, symbols: Iterable[Any]) -> str:
@@ -223,7 +218,7 @@ def symbol_in(bar: Mapping[str, Any]) -> tuple[str, str, bool] | None:
     """The name of the field of a bar that tells the instrument, its symbol, and false for a field such as `company`, which
     may have another name of it, by the rules of columns. One bar does not show whether numbers of such a field change
     from bar to bar, and they are no symbols."""
-    keys = list(bar)
+    keys = list(bar.keys())
     sure, likely = _symbol_fields(tuple(str(key) for key in keys))
     place = next(iter([*sure, *likely]), None)
     if place is None or _is_missing(bar[keys[place]]):
@@ -308,6 +303,15 @@ def _require_one_symbol(frame: Any, name: str) -> None:
 def has_symbols(frame: Any) -> bool:
     """True if rows or columns tell the instrument."""
     return _by_ticker(frame) is not None or _Table.open(frame).symbol_place() is not None
+
+
+def symbol_column(frame: Any, known: Sequence[str]) -> str | None:
+    """The name of the column that tells the instrument of each row, by the symbols that are `known`."""
+    if isinstance(frame, Mapping) or _by_ticker(frame) is not None:
+        return None
+    table = _Table.open(frame)
+    place = table.symbol_place(known)
+    return None if place is None else table.names[place]
 
 
 def require_file_names(symbols: Iterable[str]) -> None:
@@ -410,9 +414,10 @@ def _by_rows(
     columns: Sequence[str] | None,
     unnamed: str,
     label_end: str | None,
+    known: Sequence[str],
 ) -> dict[str, Bars]:
     bars = _bars(table, columns, label_end)
-    symbols = None if symbol is not None and table.may_rename_one() else table.symbols()
+    symbols = None if symbol is not None and table.may_rename_one() else table.symbols(known)
     if symbols is None:
         table.refuse_unknown_symbols(bars.time_ns)
         return {symbol or unnamed: bars}
@@ -661,9 +666,9 @@ class _Table:
             whole = None
         is_known = dates.time_ns != _NAT
         if whole is not None:
-            if np.array_equal(whole.time_ns[is_known] // DAY_NS, dates.time_ns[is_known] // DAY_NS):
+            if np.array_equal(whole.time_ns[is_known] // _DAY_NS, dates.time_ns[is_known] // _DAY_NS):
                 return whole
-        elif not np.any(dates.time_ns[is_known] % DAY_NS):
+        elif not np.any(dates.time_ns[is_known] % _DAY_NS):
             clock_ns = _clock_ns(self._values(clock), clock_name)
             return _Times(np.where(is_known, dates.time_ns + clock_ns, _NAT), dates.is_utc)
         raise DataError(
@@ -672,9 +677,9 @@ class _Table:
             column=clock_name,
         )
 
-    def symbols(self) -> npt.NDArray[Any] | None:
+    def symbols(self, known: Sequence[str] = ()) -> npt.NDArray[Any] | None:
         """The instrument of each row."""
-        place = self.symbol_place()
+        place = self.symbol_place(known)
         if place is None:
             return None
         symbols = np.asarray(self._values(place), dtype=object)
@@ -714,12 +719,18 @@ class _Table:
                     found=", ".join(found[:_LISTED_MAX]),
                 )
 
-    def symbol_place(self) -> int | None:
-        """The place of the column of instruments."""
+    def symbol_place(self, known: Sequence[str] = ()) -> int | None:
+        """The place of the column of instruments. One with a symbol that is `known` has symbols, whatever its rows are."""
         place = next(iter(self._called_symbols), None)
         if place is None or self._is_feature(place):
             return None
-        return place if place in self._sure_symbols or not self._is_renamed(place) else None
+        is_sure = place in self._sure_symbols or self._has_one_of(place, known)
+        return place if is_sure or not self._is_renamed(place) else None
+
+    def _has_one_of(self, place: int, symbols: Sequence[str]) -> bool:
+        """True if a column has one of the symbols, in letters of any case."""
+        wanted = {symbol.upper() for symbol in symbols}
+        return bool(wanted) and any(str(value).strip().upper() in wanted for value in set(self._values(place).tolist()))
 
     def may_rename_one(self) -> bool:
         """True if a column such as `company` has one value at most: as in files, it may be another name of an instrument

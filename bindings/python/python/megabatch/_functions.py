@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import importlib.util
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from . import _arguments, _features, _frames
 from ._context import Context, ContextBars
+from ._display import log_note
 from .errors import ConfigError, DataError
 
 BarFunction = Callable[[Any], Any]
@@ -44,6 +46,9 @@ class Functions:
         self._context = context
         # For bars that come one by one: the features of each timeframe of another instrument, all that are known.
         self._whole: dict[tuple[str, str], tuple[ContextBars, _Arrays]] | None = {} if context_is_whole else None
+        self._waits: dict[tuple[str, str], _Wait] = {}
+        # Instruments whose end was told.
+        self._ended: set[str] = set()
 
     def native(self) -> dict[str, Any]:
         """As the native part takes them."""
@@ -76,8 +81,26 @@ class Functions:
                 self._whole[place] = self._context_bars(context, call, context.until_ns)
             bars, columns = self._whole[place]
         looked_up = bars.looked_up(columns, call.close_ns, call.duration_ns)
+        if self._whole is not None:
+            self._doubt_end(context, bars, call)
         name_of = f"context {context.symbol}"
         return [_native(name_of, f"{context.symbol}.{name}", values) for name, values in looked_up.items()]
+
+    def _doubt_end(self, context: Context, bars: ContextBars, call: _Call) -> None:
+        """Warns once if more bars come after those of another instrument than ever came between two of them."""
+        before = call.close_ns <= context.until_ns
+        place = (context.symbol, call.timeframe)
+        if place not in self._waits:
+            self._waits[place] = _Wait(bars.longest_wait(call.close_ns[before]), context.until_ns)
+        wait = self._waits[place]
+        wait.add(call.close_ns[~before])
+        if wait.bars > wait.longest and context.symbol not in self._ended:
+            self._ended.add(context.symbol)
+            ended, now = (np.datetime_as_string(np.datetime64(time, "ns"), unit="m") for time in (context.until_ns, wait.reached_ns))
+            log_note(
+                f"warning: context {context.symbol}: its bars end at {ended} UTC, and the bars followed have reached {now} UTC: they see "
+                f"its last values; give newer bars of it"
+            )
 
     def _context_bars(self, context: Context, call: _Call, until_ns: int) -> tuple[ContextBars, _Arrays]:
         """The closed bars of another instrument from the first bar of a call to `until_ns`, and their features."""
@@ -103,6 +126,23 @@ class Functions:
         assert self._target is not None
         call = _Call(self._library, instrument, timeframe, duration_ns, bins, bars)
         return call.columns(self._target, _name(self._target), ends=True)
+
+
+@dataclasses.dataclass
+class _Wait:
+    """Bars since the last one of another instrument."""
+
+    longest: int
+    """The most between two of its bars."""
+    reached_ns: int
+    """Close of the last bar so far."""
+    bars: int = 0
+
+    def add(self, close_ns: npt.NDArray[np.int64]) -> None:
+        """Counts those of the bars that close at these times which come after the last so far."""
+        new = close_ns[close_ns > self.reached_ns]
+        if new.size:
+            self.bars, self.reached_ns = self.bars + new.size, int(new[-1])
 
 
 class _Call:

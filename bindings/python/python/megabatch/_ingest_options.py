@@ -20,7 +20,7 @@ class IngestOptions(TypedDict, total=False):
     date_order: Literal["day-first", "month-first"]
     """Order of day and month in dates with the year last; by default the only one that fits all dates."""
     time: Literal["open", "close"]
-    """Meaning of a bar's timestamp, its open by default."""
+    """Meaning of a bar's timestamp, its open by default. Bars of days and longer are dated by their day all the same."""
     zone: str
     """Zone of times that have none: `UTC`, `+02:00`, `America/New_York`, `new-york+7` or `london-5`."""
     base: str

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "adjusted_prices", "append", "bar_columns", "bars_of_ticks", "build_graphs", "clock_and_symbols", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "symbol_columns", "synthesize", "timeframes", "train", "utc_times", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "bars_of_ticks", "build_graphs", "clock_and_symbols", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "read_context", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "symbol_columns", "synthesize", "timeframe_name", "timeframes", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -309,11 +309,6 @@ class TorchPool:
         Ends a step.
         """
 
-def adjusted_prices(prices: SupportsGetItem[int, SupportsGetItem[int, SupportsIndex]], factors: SupportsGetItem[int, SupportsIndex]) -> list[bytes]:
-    """
-    Open, high, low and close of bars times their factors, as rows of files are adjusted.
-    """
-
 def append(bars: SupportsGetItem[int, str | PathLike[str]], options: SupportsGetItem[int, tuple[str, str]], out: str | PathLike[str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """
     Adds the bars of files to the series `out`. `options` must be those that it was made with.
@@ -388,11 +383,10 @@ def feature_names() -> list[str]:
     Names that stand for features by themselves.
     """
 
-def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str], tuple[str | None, str, str]]:
+def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str], list[tuple[str, str]]]:
     """
     Columns of the bars of a series file that only functions see, the library of their frames, the
-    features that are of no function, and how bars are read: the clock that was stated, prices, and
-    the meaning of a time.
+    features that are of no function, and the options by which rows are read.
     """
 
 def import_weights(weights: str | PathLike[str], job: Mapping[str, Any], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
@@ -444,6 +438,11 @@ def program(words: SupportsGetItem[int, str]) -> int:
     """
     Does what a command line of the program `megabatch` says, and returns the exit code. The first
     word names the program.
+    """
+
+def read_context(path: str | PathLike[str], options: SupportsGetItem[int, tuple[str, str]]) -> tuple[bytes, int, list[tuple[str, bytes]], list[str]]:
+    """
+    Bars of an instrument in a file, read as those of a context are by options of `ingest`.
     """
 
 def replay_memory(trace: str | PathLike[str], capacity: str, policies: str, max_split_size: str | None) -> tuple[str, dict[str, Any]]:
@@ -504,6 +503,11 @@ def synthesize(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     Writes synthetic bars, shares or samples.
     """
 
+def timeframe_name(text: str) -> str | None:
+    """
+    Name of the timeframe that a text such as `m5`, `5min` or `1d` stands for; `None` for others.
+    """
+
 def timeframes() -> list[tuple[str, int]]:
     """
     Names of timeframes, shortest first, and the least duration of their bars in nanoseconds.
@@ -512,11 +516,6 @@ def timeframes() -> list[tuple[str, int]]:
 def train(call: Mapping[str, Any]) -> dict[str, Any]:
     """
     Trains a model. An exception of a callback comes through once the run has saved a checkpoint.
-    """
-
-def utc_times(wall_ns: SupportsGetItem[int, SupportsIndex], zone: str) -> bytes:
-    """
-    Times in order by a clock without offset, 64-bit integers, ns since 1970, as those of UTC.
     """
 
 def verify_graphs(path: str | PathLike[str]) -> tuple[str, dict[str, Any]]:

@@ -187,7 +187,8 @@ class Dataset:
     @property
     def instruments(self) -> tuple[str, ...]:
         """Names of the instruments; empty where the file names none."""
-        return tuple(self._facts["instruments"])
+        names = self._facts["instruments"] or [self._facts["symbol"]]
+        return tuple(name for name in names if name not in (None, "", _frames.UNNAMED))
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -346,7 +347,7 @@ class Dataset:
         columns += _features.columns_of(_megabatch.function_inputs(self._path)[0], None)
         columns += filter(None, [self._facts["weight_column"]])
         end_column = self._facts["label_end_column"]
-        frames = sources.by_symbol(symbol, columns, end_column, unnamed).named_as(known)
+        frames = sources.by_symbol(symbol, columns, end_column, unnamed, known).named_as(known)
         strange = [name for name in frames.symbols() if name not in known]
         if strange:
             advice = "; a new symbol needs a scaler of its own: ingest all bars anew"
@@ -355,7 +356,11 @@ class Dataset:
             elif _frames.did_you_mean(strange[0], known):
                 advice = ""
             subject = f"symbol {strange[0]!r}" if strange[0] else "the bars name no symbol"
-            raise DataError(f"{subject}: {self._path} has {_frames.nearest(strange[0], known)}{advice}", column="symbol")
+            column = sources.symbol_column(known)
+            told = f"the column {column} names it, and " if column and strange[0] else ""
+            raise DataError(
+                f"{subject}: {told}{self._path} has {_frames.nearest(strange[0], known)}{advice}", column=column or "symbol"
+            )
         clock, _ = _megabatch.clock_and_symbols(self._path)
         # Where a clock was stated, options have it.
         if not frames.are_utc() and (clock is None or not clock[1]):
@@ -641,8 +646,8 @@ def ingest(
     names, passed = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
-        read_by = named.get("zone"), named.get("prices") or "auto", named.get("time") or "open"
-        others_bars = [Context(name, frame, names or [], *read_by) for name, frame in others_frames.items()]
+        read_by = dict(_options({name: named[name] for name in _READING if name in named}))
+        others_bars = [Context(name, frame, names or [], read_by) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
@@ -714,7 +719,7 @@ def _functions_again(
     if not called and target is None and not frames:
         return None
     _, library, names, read_by = _megabatch.function_inputs(path)
-    others = [Context(name, frame, names, *read_by) for name, frame in frames.items()]
+    others = [Context(name, frame, names, dict(read_by)) for name, frame in frames.items()]
     return _functions.Functions(called, target, library, others).native()
 
 
@@ -736,6 +741,8 @@ def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 _REPEATED = ("ask", "bid", "context")
 """Options that are given once for each value."""
+_READING = ("zone", "time", "prices", "on-error", "repeats")
+"""Options by which rows are read, those of other instruments too. `READING` of crates/run/src/ingest/recipe/words.rs."""
 
 
 def _options(named: Mapping[str, Any]) -> list[tuple[str, str]]:

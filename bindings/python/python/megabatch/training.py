@@ -6,6 +6,7 @@ import base64
 import contextlib
 import dataclasses
 import datetime
+import functools
 import json
 import os
 import pathlib
@@ -746,13 +747,13 @@ def _functions_of(
         return None
     library = _frames.library(bars) if _frames.is_frame(bars) else None
     names: list[str] = []
-    read_by: tuple[str | None, str, str] = (None, "auto", "open")
+    read_by: list[tuple[str, str]] = []
     if data is not None:
         _, of_data, names, read_by = _megabatch.function_inputs(data)
         library = library or of_data
     if library not in _frames.LIBRARIES:
         library = None
-    others = [Context(name, frame, names, *read_by) for name, frame in (context or {}).items()]
+    others = [Context(name, frame, names, dict(read_by)) for name, frame in (context or {}).items()]
     return _functions.Functions(called, None, library, others, context_is_whole=True).native()
 
 
@@ -944,26 +945,30 @@ class Follower:
         """Bars, predictions, dropped and refused rows and holes, once the stream has ended."""
 
     def push(self, bar: Mapping[str, Any]) -> Forecast | None:
-        """Takes the next closed bar: `time` (when it opened: a datetime, a numpy time, a text, or a number of s,
+        """Takes the next closed bar: `time` (when it opened: a datetime, a date, a numpy time, a text, or a number of s,
         ms, µs or ns since 1970), `open`, `high`, `low`, `close` and, if they are known, `volume` and the other columns of
-        a file, in any case of letters. `None` while windows are not full. A bar that cannot be used, or whose `symbol` is
-        another one, raises `DataError` and counts for nothing: the stream goes on with the next."""
+        a file, named as the columns of a frame may be, in any case of letters. `None` while windows are not full, and for
+        a bar that was known before. A bar that cannot be used, or whose `symbol` is another one, raises `DataError` and
+        counts for nothing: the stream goes on with the next."""
         takes = 'a mapping such as {"time": …, "open": …, "high": …, "low": …, "close": …}'
         _arguments.require(isinstance(bar, Mapping) or hasattr(bar, "keys"), bar, "bar", takes)
-        time_key = next((key for key in bar if str(key).strip().lower() == "time"), None)
-        if time_key is None:
-            raise DataError("the bar has no 'time'; expected time, open, high, low, close and perhaps volume", column="time")
+        time = _time_of_bar(bar)
         self._require_own(bar)
         header = ""
         columns = self._columns
         if not columns:
             columns = _columns_of_bar(bar)
             header = ",".join(["datetime", *(name for name, _ in columns)]) + "\n"
-        numbers = [_number(bar, name, own) for name, own in columns]
-        line = ",".join([_time(bar[time_key], self._zone), *numbers])
+        present = columns
+        if not all(own in bar for _, own in columns):
+            # Keys may have another case than those of the first bar.
+            known = dict(_columns_of_bar(bar))
+            present = [(name, known.get(name, own)) for name, own in columns]
+        numbers = [_number(bar, name, own) for name, own in present]
+        line = ",".join([_time(time, self._zone), *numbers])
         self._columns = columns
         self._pushed += 1
-        forecasts, refused = self._push((header + line + "\n").encode())
+        forecasts, refused = self._push((header + line + "\n").encode(), drops=False)
         if refused is not None:
             refused.fields["row"] = self._pushed - 1
             raise refused
@@ -993,12 +998,16 @@ class Follower:
             self._names.add(name)
         self._symbol_keys.add(key)
 
-    def _push(self, text: bytes) -> tuple[list[Forecast], DataError | None]:
-        """The forecasts before the first row that cannot be used, and its error."""
+    def _push(self, text: bytes, drops: bool = True) -> tuple[list[Forecast], DataError | None]:
+        """The forecasts before the first row that cannot be used, and its error. With `drops` rows that the rule of the
+        data drops are only told."""
         self._lines += text.count(b"\n")
         lines, notes, refused = self._native.push(text)
         for note in notes:
-            log.warning("%s", in_python(note))
+            if note.endswith(_DROPPED) and not drops:
+                refused = refused or (0, DataError(note.removesuffix(_DROPPED)))
+            else:
+                log.warning("%s", in_python(note))
         forecasts = [Forecast._of(line) for line in lines]
         return (forecasts, None) if refused is None else (forecasts[: refused[0]], refused[1])
 
@@ -1056,10 +1065,35 @@ class Follower:
             raise by_symbol[0].with_row(refused, str(refused.fields.get("file")), lines_before)
 
 
+_DROPPED = "; dropped"
+"""The end of a remark on a row that is dropped, of `refuse` in crates/bars/src/read/bar_lines.rs."""
+
+
+@functools.lru_cache(maxsize=16)
+def _places(names: tuple[str, ...]) -> tuple[int | None, int | None, int | None, list[tuple[str, int]], list[int]]:
+    """Places of the fields of bars with these names, which bars that are pushed have each time."""
+    return _megabatch.bar_columns(list(names))
+
+
+def _time_of_bar(bar: Mapping[str, Any]) -> Any:
+    """The time of a bar, by the rules of columns: of a date and a time of day, both as a text."""
+    keys = list(bar.keys())
+    stamp, date, clock, *_ = _places(tuple(str(key) for key in keys))
+    place = next((place for place in (stamp, clock, date) if place is not None), None)
+    if place is None:
+        raise DataError("the bar has no 'time'; expected time, open, high, low, close and perhaps volume", column="time")
+    own = bar[keys[place]]
+    is_clock = isinstance(own, datetime.time) or (isinstance(own, str) and re.match(r"\s*\d{1,2}:\d{2}", own) is not None)
+    if place != clock or date is None or not is_clock:
+        return own
+    day = bar[keys[date]]
+    return f"{day.isoformat()[:10] if isinstance(day, datetime.date) else day} {own}"
+
+
 def _columns_of_bar(bar: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """The numbers of a bar by the names that a header of a file may have; the volume is 0 where it has none."""
-    keys = list(bar)
-    *_, numbers, others = _megabatch.bar_columns([str(key) for key in keys])
+    keys = list(bar.keys())
+    *_, numbers, others = _places(tuple(str(key) for key in keys))
     known = {name: keys[place] for name, place in numbers}
     known |= {str(keys[place]): keys[place] for place in others if isinstance(bar[keys[place]], (int, float, np.number))}
     names = dict.fromkeys(["open", "high", "low", "close", "volume", *known])
@@ -1077,6 +1111,8 @@ def _time(time: Any, zone: str | None) -> str:
         if time.tzinfo is not None:
             return time.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat() + "Z"
         text = time.isoformat()
+    elif isinstance(time, datetime.date):
+        text = f"{time.isoformat()}T00:00:00"
     else:
         text = _epoch_time(time)
     return text if zone else f"{text}Z"

@@ -123,8 +123,20 @@ pub enum StampedAt {
     /// The bar opens at its timestamp.
     #[default]
     Open,
-    /// The bar closes at its timestamp.
+    /// The bar closes at its timestamp. Bars of days and longer are dated by their day all the
+    /// same.
     Close,
+}
+
+impl StampedAt {
+    /// The time from the open of a bar of `base` to its timestamp. A date is a midnight before its
+    /// day, and its bar closes after it.
+    pub(crate) fn delay_ns(self, base: Timeframe) -> i64 {
+        match self {
+            StampedAt::Close if base < Timeframe::D1 => base.duration_ns(),
+            StampedAt::Open | StampedAt::Close => 0,
+        }
+    }
 }
 
 /// Which prices are read.

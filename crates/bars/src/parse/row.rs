@@ -48,7 +48,7 @@ impl RowAdjustment {
 
 /// Open, high, low and close times the factor of an adjustment, 1 for none. High and low hold open
 /// and close, where they miss them by the rounding of such a product.
-pub fn adjusted_prices(quoted: [f64; 4], factor: f64) -> [f64; 4] {
+fn adjusted_prices(quoted: [f64; 4], factor: f64) -> [f64; 4] {
     let [open, high, low, close] = quoted.map(|price| price * factor);
     let (top, bottom) = (open.max(close), open.min(close));
     let misses_top = high < top && high >= top * (1.0 - ROUNDING_MAX);

@@ -6,7 +6,6 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::parse::symbol_pattern::stem_of;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS};
 
 /// Quote and base currencies whose pairs have the usual pip.
 const CURRENCIES: [&str; 19] = [
@@ -130,21 +129,9 @@ fn is_length(part: &str) -> bool {
 /// The timeframe that a part of a file's name is: `M15`, `H4`, `5MIN`, `1H`. `DAILY` may say how
 /// often a file comes, and is none.
 pub(crate) fn timeframe_of(path: &Path) -> Option<Timeframe> {
-    let timeframe = |part: &str| part.parse().ok().or_else(|| timeframe_in_units(part));
-    stem_of(path).split(is_separator).find_map(timeframe)
-}
-
-fn timeframe_in_units(part: &str) -> Option<Timeframe> {
-    let digits = part.bytes().take_while(u8::is_ascii_digit).count();
-    let unit_ns = match &part[digits..] {
-        "M" | "MIN" | "MINS" => MINUTE_NS,
-        "H" | "HOUR" => HOUR_NS,
-        "D" | "DAY" => DAY_NS,
-        "W" | "WEEK" => 7 * DAY_NS,
-        _ => return None,
-    };
-    let count: i64 = part[..digits].parse().ok()?;
-    Timeframe::from_duration_ns(count.checked_mul(unit_ns)?)
+    // `1M` is a minute in a file's name.
+    let stem = stem_of(path).to_lowercase();
+    stem.split(is_separator).find_map(|part| part.parse().ok())
 }
 
 fn is_vendor(part: &str) -> bool {

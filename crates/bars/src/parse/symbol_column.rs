@@ -9,7 +9,7 @@ use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 use crate::parse::header::{NumberedLine, has_role};
 use crate::parse::lines::TextLines;
-use crate::parse::symbol::nearest_first;
+use crate::parse::symbol::{is_name_of, nearest_first};
 use crate::time::timestamp::RowTime;
 
 /// Most symbols that a message lists.
@@ -238,6 +238,11 @@ impl SymbolColumn {
     /// True once a row of `symbol` was added.
     pub(crate) fn has(&self, symbol: &str) -> bool {
         self.symbols.iter().any(|known| known == symbol)
+    }
+
+    /// True once a row of another instrument than `symbol` was added.
+    pub(crate) fn has_other_than(&self, symbol: &str) -> bool {
+        self.symbols.iter().any(|known| !is_name_of(symbol, known))
     }
 
     /// Takes a row into account.

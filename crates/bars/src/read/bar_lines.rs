@@ -17,7 +17,7 @@ use crate::parse::fields::RowFields;
 use crate::parse::format::{LaterLine, RowFormat, Unrecognised};
 use crate::parse::ledger::RowLedger;
 use crate::parse::open_close::OpenClose;
-use crate::parse::options::{ReadOptions, Repeats, StampedAt};
+use crate::parse::options::{ReadOptions, Repeats};
 use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
@@ -361,7 +361,10 @@ impl BarLines {
             {
                 self.shared_times.add(place, &fields, format);
             }
-            if format.has_sure_symbols || self.shared_times.is_found {
+            // Once the column has had the symbol, it has symbols, and rows before were of others.
+            let own = self.options.symbol.as_deref().filter(|own| self.symbol_column.has(own));
+            let has_others = own.is_some_and(|own| self.symbol_column.has_other_than(own));
+            if format.has_sure_symbols || self.shared_times.is_found || has_others {
                 self.symbol_column.check(&self.name, &self.header, format, None)?;
             }
         }
@@ -446,10 +449,7 @@ impl BarLines {
 
     /// Time from the opening of a bar to its stamp.
     fn stamp_delay_ns(&self) -> i64 {
-        match self.options.stamped_at {
-            StampedAt::Open => 0,
-            StampedAt::Close => self.base.duration_ns(),
-        }
+        self.options.stamped_at.delay_ns(self.base)
     }
 
     fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {

@@ -192,6 +192,12 @@ impl FunctionBars {
         &self.columns
     }
 
+    /// When each bar of a timeframe closes, the shortest of which is at place 0.
+    pub fn close_times(&self, timeframe: usize) -> Vec<i64> {
+        let bars = &self.timeframes[timeframe].bars;
+        (0..bars.len()).map(|bar| bars.close_time(bar)).collect()
+    }
+
     /// Number of those that are features.
     pub(crate) fn own_columns(&self) -> usize {
         self.hidden.start

@@ -175,13 +175,30 @@ impl fmt::Display for Timeframe {
 impl FromStr for Timeframe {
     type Err = UnknownName;
 
-    /// Reads a name in either case.
+    /// Reads a name in either case, or a number of units, such as `5min`, `1h` or `1d`.
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        Timeframe::ALL.into_iter().find(|timeframe| timeframe.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
+        let named = Timeframe::ALL.into_iter().find(|timeframe| timeframe.name().eq_ignore_ascii_case(name));
+        named.or_else(|| in_units(name)).ok_or_else(|| {
             let expected = Timeframe::ALL.map(Timeframe::name).join(", ");
             UnknownName::new("timeframe", name, expected)
         })
     }
+}
+
+/// The timeframe of a number of minutes, hours, days or weeks. `1M` may be a month, and is none.
+fn in_units(text: &str) -> Option<Timeframe> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = text.split_at(digits);
+    let unit_ns = match unit.to_ascii_lowercase().as_str() {
+        "m" if unit == "M" => return None,
+        "m" | "min" | "mins" => MINUTE_NS,
+        "h" | "hour" => HOUR_NS,
+        "d" | "day" => DAY_NS,
+        "w" | "wk" | "week" => WEEK_NS,
+        _ => return None,
+    };
+    let count: i64 = count.parse().ok()?;
+    Timeframe::from_duration_ns(count.checked_mul(unit_ns)?)
 }
 
 #[cfg(test)]
@@ -202,6 +219,19 @@ mod tests {
         assert_eq!([17_713, 17_714, 17_720, 17_721, -1].map(day), [17_707, 17_714, 17_714, 17_721, -3]);
         assert_eq!(Timeframe::H4.bin(-1), -4 * HOUR_NS..0);
         assert_eq!("h4".parse::<Timeframe>().unwrap(), Timeframe::H4);
+        for (text, timeframe) in [
+            ("1d", Timeframe::D1),
+            ("1h", Timeframe::H1),
+            ("60m", Timeframe::H1),
+            ("5min", Timeframe::M5),
+            ("4H", Timeframe::H4),
+            ("1wk", Timeframe::W1),
+        ] {
+            assert_eq!(text.parse::<Timeframe>().unwrap(), timeframe, "{text}");
+        }
+        for text in ["1M", "7m", "d", "1", "0h", "", "1 h", "99999999999999999999d", "é"] {
+            assert!(text.parse::<Timeframe>().is_err(), "{text}");
+        }
         assert_eq!(
             "M7".parse::<Timeframe>().unwrap_err().to_string(),
             "unknown timeframe `M7`: expected M1, M2, M3, M5, M10, M15, M20, M30, H1, H2, H3, H4, H6, H8, H12, D1, W1, MN1"

@@ -51,27 +51,6 @@ impl Zone {
         }
     }
 
-    /// Nanoseconds since 1970 UTC at which the zone's clock shows the times `wall_ns`, which come
-    /// in order: a time that occurs twice is the second if the first is not after the time before
-    /// it.
-    pub fn utc_in_order(&self, wall_ns: &[i64]) -> Vec<i64> {
-        let mut before = i64::MIN;
-        let utc_ns = |&wall_ns: &i64| {
-            before = match self.occurrence(wall_ns) {
-                Occurrence::Twice(first, second) => {
-                    if first > before {
-                        first
-                    } else {
-                        second
-                    }
-                }
-                Occurrence::Once(utc_ns) | Occurrence::Never { unmoved: utc_ns } => utc_ns,
-            };
-            before
-        };
-        wall_ns.iter().map(utc_ns).collect()
-    }
-
     /// True if the zone's clock is moved between two instants.
     pub(crate) fn is_moved_between(&self, from_utc_ns: i64, to_utc_ns: i64) -> bool {
         let ahead = |utc_ns| self.wall_ns(utc_ns) - utc_ns;
@@ -316,15 +295,6 @@ mod tests {
             assert_eq!(display_utc(zone.utc_ns(wall_ns)), utc, "{wall} {zone}");
         }
         let new_york: Zone = "America/New_York".parse().unwrap();
-        let times = ["00:30", "01:00", "01:30", "01:00", "01:30", "02:00"];
-        let times = times.map(|time| format!("2018-11-04 {time}"));
-        let wall_ns = times.map(|time| parse_stamp(time.as_bytes(), DateStyle::Dashed).unwrap().ns());
-        let half_hours = new_york
-            .utc_in_order(&wall_ns)
-            .windows(2)
-            .map(|pair| (pair[1] - pair[0]) / (HOUR_NS / 2))
-            .collect::<Vec<_>>();
-        assert_eq!(half_hours, [1; 5]);
         let at = |text: &str| parse_stamp(text.as_bytes(), DateStyle::Dashed).unwrap().ns();
         let (first, second) = (at("2018-11-04T05:30Z"), at("2018-11-04T06:30Z"));
         assert_eq!(new_york.occurrence(at("2018-11-04 01:30")), Occurrence::Twice(first, second));

@@ -49,6 +49,8 @@ pub struct Error {
     cause: Cause,
     /// For programs, beside those of the cause.
     fields: Vec<(&'static str, Value)>,
+    /// True if options that fix the cause end the message.
+    has_advice: bool,
 }
 
 #[derive(Debug)]
@@ -60,7 +62,13 @@ enum Cause {
 impl Error {
     /// An error of `kind` that says `message`.
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Error { kind, contexts: Vec::new(), cause: Cause::Message(message.into()), fields: Vec::new() }
+        Error {
+            kind,
+            contexts: Vec::new(),
+            cause: Cause::Message(message.into()),
+            fields: Vec::new(),
+            has_advice: true,
+        }
     }
 
     /// An error of [`Kind::Usage`].
@@ -92,6 +100,7 @@ impl Error {
                 contexts: Vec::new(),
                 cause: Cause::Library(cause),
                 fields: Vec::new(),
+                has_advice: true,
             },
         }
     }
@@ -105,6 +114,13 @@ impl Error {
     #[must_use]
     pub fn context(mut self, work: impl Into<String>) -> Self {
         self.contexts.push(work.into());
+        self
+    }
+
+    /// The same error without options that fix its cause, where none can be given.
+    #[must_use]
+    pub(crate) fn without_advice(mut self) -> Self {
+        self.has_advice = false;
         self
     }
 
@@ -135,7 +151,8 @@ impl Error {
             false => format!("{message}: {text}"),
         });
         let message = message.unwrap_or_default();
-        match self.causes().find_map(advice::advice).filter(|advice| !message.contains(advice)) {
+        let advice = self.causes().find_map(advice::advice).filter(|_| self.has_advice);
+        match advice.filter(|advice| !message.contains(advice)) {
             // After a list, a line of its own.
             Some(advice) if message.contains('\n') => format!("{message}\n{advice}"),
             Some(advice) => format!("{message}; {advice}"),

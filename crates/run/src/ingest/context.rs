@@ -1,8 +1,9 @@
 //! Bars of other instruments in files, whose features stand beside those of a series.
 
 use megabatch_bars::{
-    self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, ContextBars, Feature, FunctionCall,
-    FunctionColumn, FunctionTargets, StampedAt, TargetKind, Timeframe, context_bars, names_in_context, shared_features,
+    self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, ColumnFeature, ContextBars, Feature,
+    FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, context_bars, names_in_context,
+    shared_features,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -43,14 +44,7 @@ impl ContextInstrument {
         let without_columns = |feature: &&Feature| feature.as_column().is_none();
         let own = &recipe.without_functions().features.0;
         let plain: Vec<Feature> = own.iter().filter(without_columns).cloned().collect();
-        let mut read = read_bars(recipe, file, &plain, folder, host)?;
-        let mut by_day = recipe.clone();
-        // A date is often a midnight before the day: its bar closes after it.
-        if recipe.time == StampedAt::Close && read.bars[0].timeframe() >= Timeframe::D1 {
-            by_day.time = StampedAt::Open;
-            read = read_bars(&by_day, file, &plain, folder, host)?;
-        }
-        let recipe = &by_day;
+        let mut read = read_bars(recipe, file, &plain, &[], folder, host)?;
         let summary = &read.recordings.universe.recordings[0].summary;
         for warning in &summary.warnings {
             host.observer.note(&format!("warning: {CONTEXT}{}: {warning}", file.symbol));
@@ -59,11 +53,9 @@ impl ContextInstrument {
         let columns: Vec<String> = named.flat_map(|file| file.unused_columns.clone()).collect();
         let features = shared_features(own, &|column| columns.iter().any(|known| known == column));
         if features.iter().any(|feature| feature.as_column().is_some()) {
-            read = read_bars(recipe, file, &features, folder, host)?;
+            read = read_bars(recipe, file, &features, &[], folder, host)?;
         }
-        let spooled = &read.bars[0];
-        let mut bars = Bars::with_capacity(spooled.timeframe(), spooled.len());
-        spooled.read(0..spooled.len(), &mut bars)?;
+        let bars = in_memory(&read.bars[0])?;
         Ok(ContextInstrument { symbol: file.symbol.clone(), bars, features })
     }
 
@@ -120,11 +112,20 @@ impl ContextInstrument {
     }
 }
 
-/// Reads the bars of `file`, with the columns among `features`.
-fn read_bars(
+/// All bars of a spool.
+pub(super) fn in_memory(spooled: &SpooledBars) -> bars::Result<Bars> {
+    let mut bars = Bars::with_capacity(spooled.timeframe(), spooled.len());
+    spooled.read(0..spooled.len(), &mut bars)?;
+    Ok(bars)
+}
+
+/// Reads the bars of `file`, with the columns among `features`, and behind them those of `seen`,
+/// which may be without a value.
+pub(super) fn read_bars(
     recipe: &Recipe,
     file: &ContextFile,
     features: &[Feature],
+    seen: &[ColumnFeature],
     folder: &SpoolFolder,
     host: &Host<'_>,
 ) -> Result<StreamedRecordings> {
@@ -140,7 +141,7 @@ fn read_bars(
         base: None,
         calendar: Calendar::All,
         features: FeatureList(features.to_vec()),
-        function_columns: Vec::new(),
+        function_columns: seen.to_vec(),
         target: TargetKind::LogReturn,
         label_end: None,
         weight: None,

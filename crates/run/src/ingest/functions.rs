@@ -59,12 +59,8 @@ pub struct FunctionInputs {
     pub frames: Option<String>,
     /// The other features, which other instruments have too.
     pub features: Vec<String>,
-    /// The clock that was stated of times without one.
-    pub zone: Option<String>,
-    /// The prices that are read, as the option names them.
-    pub prices: String,
-    /// The meaning of a bar's time, as the option names it.
-    pub time: String,
+    /// Options by which rows are read, by name: those of other instruments are read so too.
+    pub reading: Vec<(String, String)>,
 }
 
 impl FunctionInputs {
@@ -78,9 +74,7 @@ impl FunctionInputs {
             columns: recipe.function_columns.iter().map(|column| column.written().to_owned()).collect(),
             frames: provenance["functions"]["frames"].as_str().map(str::to_owned),
             features: recipe.without_functions().features.0.iter().map(|own| own.name().to_owned()).collect(),
-            zone: recipe.zone.as_ref().map(ToString::to_string),
-            prices: recipe.prices_word(),
-            time: recipe.time_word(),
+            reading: recipe.reading_options(),
         })
     }
 }
@@ -134,13 +128,19 @@ impl Recipe {
             }
         };
         let functions = context.as_ref().map(|context| context as &dyn BarFunctions).or(host.functions);
+        let call = match usage {
+            FunctionUse::Proven(..) => "mb.leak(dataset",
+            FunctionUse::New | FunctionUse::Kept(_) => "dataset.append(bars",
+        };
+        if let FunctionUse::Kept(path) | FunctionUse::Proven(path, _) = usage
+            && let Some(reason) = missing_context(&Recipe::as_written(path)?.0, functions, call)
+        {
+            return Err(Error::usage(format!("{}: {reason}", path.display())));
+        }
         let Some(functions) = functions else {
             return match known.is_empty() {
                 true => Ok(ReadBars { recipe, recordings, functions: None }),
-                false => Err(Error::usage(known.advice(match usage {
-                    FunctionUse::Proven(..) => "mb.leak(dataset",
-                    FunctionUse::New | FunctionUse::Kept(_) => "dataset.append(bars",
-                }))),
+                false => Err(Error::usage(known.advice(call))),
             };
         };
         let expected = match usage {
@@ -219,6 +219,40 @@ impl Recipe {
     }
 }
 
+/// Functions whose source is another one than the series with this account was made with. Bars of
+/// other instruments have no source, and go on.
+pub(crate) fn changed_functions(provenance: &Value, given: &BTreeMap<String, String>) -> Vec<String> {
+    let was = &provenance["functions"]["fingerprints"];
+    let differs = |(name, now): &(&String, &String)| {
+        !name.starts_with(CONTEXT) && was[name.as_str()].as_str() != Some(now.as_str())
+    };
+    given.iter().filter(differs).map(|(name, _)| name.clone()).collect()
+}
+
+/// Reason for which a series with this account cannot go on with `functions`: the bars of the other
+/// instruments among its features that these do not have. `call` is the beginning of a call in
+/// Python that takes them.
+pub(crate) fn missing_context(provenance: &Value, functions: Option<&dyn BarFunctions>, call: &str) -> Option<String> {
+    let given: Vec<String> =
+        functions.map_or_else(Vec::new, |own| own.fingerprints().into_iter().map(|(name, _)| name).collect());
+    let known = provenance["functions"]["fingerprints"].as_object()?;
+    let missing: Vec<&String> = known.keys().filter(|name| !given.contains(name)).collect();
+    let symbols: Vec<&str> = missing.iter().filter_map(|name| name.strip_prefix(CONTEXT)).collect();
+    let kind = match symbols.len() {
+        0 => return None,
+        1 => "another instrument",
+        _ => "other instruments",
+    };
+    let is_feature = |name: &&String| !name.starts_with(CONTEXT) && !name.starts_with("target ");
+    let features = if missing.iter().any(is_feature) { ", features=[function]" } else { "" };
+    let frames: Vec<String> = symbols.iter().map(|symbol| format!("\"{symbol}\": frame")).collect();
+    Some(format!(
+        "its data have features of {}, {kind}, whose bars do not come with these: give them in Python, as {call}{features}, context={{{}}})",
+        symbols.join(", "),
+        frames.join(", ")
+    ))
+}
+
 /// Instruments that a report names one by one.
 const NAMED_MAX: usize = 8;
 /// Name of the column of the ends of labels.
@@ -245,15 +279,7 @@ impl Known {
     /// Sentence that says how a call in Python, of which `call` is the beginning, is given the
     /// functions again.
     fn advice(&self, call: &str) -> String {
-        let arguments = self.arguments();
-        if self.features.is_empty() {
-            return format!("{self} are columns of functions: give these in Python, as {call}{arguments})");
-        }
-        let target = if self.targets.is_empty() { "" } else { ", target=function" };
-        format!(
-            "{self} are columns of functions, or of frames of other instruments: give these in Python, as \
-             {call}{arguments}) or {call}{target}, context={{symbol: frame}})"
-        )
+        format!("{self} are columns of functions: give these in Python, as {call}{})", self.arguments())
     }
 }
 
@@ -413,9 +439,7 @@ impl FunctionAccount {
 
     /// Functions whose source is another one than `provenance`, the account in a file, has.
     pub(crate) fn changed(&self, provenance: &Value) -> Vec<String> {
-        let was = &provenance["functions"]["fingerprints"];
-        let differs = |(name, now): &(&String, &String)| was[name.as_str()].as_str() != Some(now.as_str());
-        self.fingerprints.iter().filter(differs).map(|(name, _)| name.clone()).collect()
+        changed_functions(provenance, &self.fingerprints)
     }
 
     /// Functions, their columns and dropped bars, as a report has them.

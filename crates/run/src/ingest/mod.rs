@@ -3,6 +3,7 @@
 mod append;
 mod bar_columns;
 mod context;
+mod context_table;
 pub(crate) mod disk;
 mod existing_series;
 mod folder_files;
@@ -23,15 +24,16 @@ pub(crate) mod work;
 
 pub use append::append;
 pub use bar_columns::{BarColumn, BarColumns, BarTimeColumn, BarTimes};
+pub use context_table::ContextTable;
 pub(crate) use existing_series::open_through_cache;
 pub use functions::FunctionInputs;
-pub(crate) use functions::{FunctionUse, ReadBars};
+pub(crate) use functions::{FunctionUse, ReadBars, changed_functions, missing_context};
 pub use megabatch_bars::Error as BarsError;
 pub use megabatch_bars::{
     BarFunctions, Bars, BinClock, ColumnFeature, ContextBars, DateOrder, Feature, FormatName, FunctionCall,
     FunctionColumn, FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt,
-    SymbolPattern, TableColumns, TargetKind, Timeframe, Weekends, Zone, adjusted_prices, context_bars, likely_symbol,
-    names_in_context, shared_features,
+    SymbolPattern, TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars, likely_symbol, names_in_context,
+    shared_features,
 };
 pub use recipe::{
     BarClock, Bins, Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name,

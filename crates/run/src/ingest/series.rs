@@ -161,11 +161,11 @@ pub(crate) fn taken_for(file: &Path, pair: &str, symbol: &str) -> String {
 
 /// Calls `work` with the folder of parsed bars beside `out`. The folder is removed unless the host
 /// ends the work.
-pub(super) fn in_folder(
+pub(super) fn in_folder<T: Send>(
     out: &Path,
     host: &Host<'_>,
-    work: impl FnOnce(&SpoolFolder) -> Result<CommandReport> + Send,
-) -> Result<CommandReport> {
+    work: impl FnOnce(&SpoolFolder) -> Result<T> + Send,
+) -> Result<T> {
     // What is in the folder is safe at any moment.
     host.cancel.watch(PATIENCE)?;
     let folder = SpoolFolder::open(out)?;

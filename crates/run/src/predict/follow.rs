@@ -15,7 +15,7 @@ use serde_json::json;
 use super::bar_stream::{BarStream, Streaming};
 use super::forecast_lines::{ForecastLines, LineForm};
 use super::stream_progress::{StreamProgress, StreamTotals, needed_text};
-use super::streaming_model::{FollowRequest, StreamingModel, refuse};
+use super::streaming_model::{FollowRequest, History, StreamingModel, refuse};
 use super::tail::{AtEnd, BarSource, Tail};
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
@@ -88,7 +88,7 @@ pub fn follow(
             lines = lines.comparing_with(KnownBars::new(&bars));
         }
     }
-    let (mut live, history) = begin(&subject, bars, host)?;
+    let (mut live, history) = begin(&subject, bars, &request.history, host)?;
     if let Some(path) = file {
         require_timeframe(path, bar_lines())?;
     }
@@ -220,10 +220,15 @@ struct SeenBars {
 }
 
 /// The model with the states after its history.
-fn begin<'a>(subject: &StreamingModel, mut bars: Bars, host: &Host<'a>) -> Result<(BarStream<'a>, SeenBars)> {
+fn begin<'a>(
+    subject: &StreamingModel,
+    mut bars: Bars,
+    history: &History,
+    host: &Host<'a>,
+) -> Result<(BarStream<'a>, SeenBars)> {
     let mut functions = None;
     if let Some(given) = host.functions {
-        let (with_columns, tail) = subject.with_functions(&bars, given)?;
+        let (with_columns, tail) = subject.with_functions(&bars, history, given)?;
         (bars, functions) = (with_columns, Some(tail));
     }
     let series = subject.series(bars.timeframe)?;

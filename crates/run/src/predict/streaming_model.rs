@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use megabatch_amp::Precision;
 use megabatch_bars::{
-    BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionTail, Instrument, OnError, ReadOptions,
-    Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, likely_symbol, named_symbol, read,
+    BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionColumn, FunctionTail, Instrument,
+    OnError, ReadOptions, Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, likely_symbol,
+    named_symbol, read,
 };
-use megabatch_chunk_io::SeriesFile;
+use megabatch_chunk_io::{SeriesColumn, SeriesFile};
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::Model;
 use serde_json::Value;
@@ -19,13 +20,23 @@ use crate::adapters::series::scalers_of;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::ingest::{Calendar, Recipe};
+use crate::ingest::{Calendar, Recipe, changed_functions, missing_context, open_through_cache};
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{precision, streams};
+use crate::text::utc;
 use crate::trained::{
     CheckpointChoice, Instruments, doubts_on_opening, meaning_in_training, own_data_path, require_meaning,
     trained_model, weights_file,
 };
+
+/// Rows of each timeframe whose values of functions are compared with those of the data.
+const COMPARED_ROWS: usize = 64;
+/// Part of their spread by which values may differ from those of the data.
+const SPREAD_TOLERANCE: f64 = 1e-3;
+/// Part of a value by which it may differ: the data have single precision.
+const VALUE_TOLERANCE: f64 = 1e-6;
+/// Part of a feature's scale by which its values may differ, for those that do not vary.
+const SCALE_TOLERANCE: f64 = 1e-9;
 
 /// A model that follows bars.
 #[derive(Clone, Debug)]
@@ -137,8 +148,9 @@ impl StreamingModel {
                 "spread_pips is a feature of the model, and the unit of spreads is told by whole files alone; train without it",
             ));
         }
-        require_functions(&recipe, request, host)?;
-        for name in changed_functions(&provenance, host) {
+        require_functions(&recipe, &provenance, request, host)?;
+        let given = host.functions.map_or_else(Vec::new, BarFunctions::fingerprints);
+        for name in changed_functions(&provenance, &given.into_iter().collect()) {
             host.observer.note(&format!(
                 "note: the source of the function {name} is another one than when {} was made: if its values are others, the model sees other features than in training",
                 data.display()
@@ -243,10 +255,11 @@ impl StreamingModel {
         Ok(SeriesStream::with_columns(self.instrument(base), &self.spec, &self.scalers, further)?)
     }
 
-    /// The bars of the history with the columns of `functions`, and these as they go on.
+    /// The `bars` of `history` with the columns of `functions`, and these as they go on.
     pub(super) fn with_functions<'a>(
         &self,
         bars: &Bars,
+        history: &History,
         functions: &'a dyn BarFunctions,
     ) -> Result<(Bars, FunctionTail<'a>)> {
         let plain =
@@ -262,8 +275,64 @@ impl StreamingModel {
                 names.join(", ")
             )));
         }
+        if *history == History::OfTheData {
+            self.require_recorded_values(&seen, &features)?;
+        }
         let tail = FunctionTail::new(&seen, &features, functions)?;
         Ok((seen.followed(&features, &plain, self.recipe.on_error)?, tail))
+    }
+
+    /// Refuses columns that have other values than the data at the last bars of these.
+    fn require_recorded_values(&self, seen: &FunctionBars, features: &[Vec<FunctionColumn>]) -> Result<()> {
+        let source = open_through_cache(&self.data, "follow")?;
+        let Some(series) = source.series() else { return Ok(()) };
+        let (file, width) = (series.file(), self.spec.features.len());
+        let instrument = self.scalers.instruments.iter().position(|name| *name == self.symbol).unwrap_or(0);
+        for (k, columns) in features.iter().enumerate() {
+            let all = match file.timeframes()[k].instrument_starts() {
+                [] => 0..file.bars(k),
+                starts => starts[instrument] as usize..starts[instrument + 1] as usize,
+            };
+            // The last bar may have been unfinished then.
+            let end = all.end.saturating_sub(1);
+            let rows = all.start.max(end.saturating_sub(COMPARED_ROWS))..end;
+            if rows.is_empty() {
+                continue;
+            }
+            let (mut times, mut values) = (vec![0; rows.len()], vec![0.0; rows.len() * width]);
+            file.read_column(SeriesColumn::CloseTime(k), rows.clone(), &mut times)?;
+            series.read_bars(k, std::slice::from_ref(&rows), &mut values)?;
+            let close_times = seen.close_times(k);
+            for column in columns {
+                let is_own = |feature: &Feature| feature.as_function() == Some(column.name.as_str());
+                let Some(place) = self.spec.features.iter().position(is_own) else { continue };
+                let scaler = &self.scalers.timeframes[k];
+                let (center, scale) =
+                    (scaler.center[instrument * width + place], scaler.scale[instrument * width + place]);
+                let recorded: Vec<f64> =
+                    values.chunks_exact(width).map(|row| f64::from(row[place]) * scale + center).collect();
+                let extremes = (f64::INFINITY, f64::NEG_INFINITY);
+                let (lowest, highest) =
+                    recorded.iter().fold(extremes, |(low, high), &own| (low.min(own), high.max(own)));
+                let tolerance = SPREAD_TOLERANCE * (highest - lowest) + SCALE_TOLERANCE * scale;
+                for (&recorded, &time) in recorded.iter().zip(&times) {
+                    let Ok(bar) = close_times.binary_search(&time) else { continue };
+                    let Some(&found) = column.values.get(bar) else { continue };
+                    let size = recorded.abs().max((recorded - center).abs());
+                    if found.is_nan() || (found - recorded).abs() > tolerance + VALUE_TOLERANCE * size {
+                        return Err(Error::data(format!(
+                            "{}: {}: column {} is {found} at the {} bar that closes at {}, where the data have {recorded}: give the functions and the bars of other instruments that it was made with",
+                            self.data.display(),
+                            column.function,
+                            column.name,
+                            scaler.timeframe,
+                            utc(time)
+                        )));
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Options of reading the lines that come.
@@ -317,13 +386,10 @@ impl StreamingModel {
 
 /// Refuses to follow without the functions that features are columns of, or the bars of other
 /// instruments, or without the bars that these need.
-fn require_functions(recipe: &Recipe, request: &FollowRequest, host: &Host<'_>) -> Result<()> {
+fn require_functions(recipe: &Recipe, provenance: &Value, request: &FollowRequest, host: &Host<'_>) -> Result<()> {
     let (names, is_given) = (recipe.spec().functions(), host.functions.is_some());
-    if let Some(file) = recipe.context.first().filter(|_| !is_given) {
-        return Err(refuse(&format!(
-            "its data have features of {0}, another instrument, whose bars do not come with these: give them in Python, as run.follow(…, context={{\"{0}\": frame}})",
-            file.symbol
-        )));
+    if let Some(reason) = missing_context(provenance, host.functions, "run.follow(…") {
+        return Err(refuse(&reason));
     }
     match (names.is_empty(), is_given) {
         (true, false) => Ok(()),
@@ -337,17 +403,6 @@ fn require_functions(recipe: &Recipe, request: &FollowRequest, host: &Host<'_>) 
         }
         (false, true) => Ok(()),
     }
-}
-
-/// Functions whose source is another one than when the series with this account was made.
-fn changed_functions(provenance: &Value, host: &Host<'_>) -> Vec<String> {
-    let was = &provenance["functions"]["fingerprints"];
-    let given = host.functions.iter().flat_map(|functions| functions.fingerprints());
-    // Bars of other instruments have no entry there.
-    given
-        .filter(|(name, now)| was[name.as_str()].as_str().is_some_and(|was| was != now))
-        .map(|(name, _)| name)
-        .collect()
 }
 
 /// Refuses a model that is computed otherwise than following does.

@@ -160,7 +160,8 @@ impl<'a> Tail<'a> {
     pub(super) fn refuse(&mut self, error: Error) -> Result<()> {
         match &mut self.refused {
             Some(refused) => {
-                refused(error);
+                // A bar comes without options.
+                refused(error.without_advice());
                 Ok(())
             }
             None => Err(error),

@@ -1,6 +1,7 @@
 use std::fs;
 
 use super::*;
+use crate::parse::options::StampedAt;
 use crate::read::read;
 use crate::time::timestamp::HOUR_NS;
 
@@ -131,12 +132,14 @@ fn a_daily_bar_is_of_its_session() {
         ("2018-01-02 14:30:00+00:00", 1),
         ("2018-01-01", 0),
     ] {
-        let options = in_zone("America/New_York");
-        let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::D1, Some(known));
-        let bars = lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap();
-        let opens: Vec<i64> = bars.iter().map(|bar| bar.open_time).collect();
-        let expected: &[i64] = if days == 0 { &[] } else { &[known + DAY_NS] };
-        assert_eq!(opens, expected, "{stamp}");
+        for stamped_at in [StampedAt::Open, StampedAt::Close] {
+            let options = ReadOptions { stamped_at, ..in_zone("America/New_York") };
+            let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::D1, Some(known));
+            let bars = lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap();
+            let opens: Vec<i64> = bars.iter().map(|bar| bar.open_time).collect();
+            let expected: &[i64] = if days == 0 { &[] } else { &[known + DAY_NS] };
+            assert_eq!(opens, expected, "{stamp}");
+        }
     }
 }
 
@@ -255,6 +258,11 @@ fn a_column_such_as_company_may_have_another_name() {
     let both = text(&[(5, "AAPL"), (5, "META"), (6, "AAPL"), (6, "META")]);
     let error = streamed(&both, &options, None).unwrap_err();
     assert!(error.to_string().starts_with("live: line 3: the column `company` has several symbols"), "{error}");
+    // The bar of AAPL was taken for one of META.
+    let error = streamed(&text(&[(5, "AAPL"), (6, "META")]), &options, None).unwrap_err();
+    assert!(error.to_string().starts_with("live: line 3: the column `company` has several symbols"), "{error}");
+    let (bars, _) = streamed(&text(&[(5, "META"), (6, "AAPL")]), &options, None).unwrap();
+    assert_eq!(bars.len(), 1);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("both.csv");
     fs::write(&path, &both).unwrap();

@@ -9,6 +9,9 @@ use super::{Bins, Calendar, Recipe, column_name, symbol_name};
 /// Words of a choice, each with its value.
 type Words<T, const N: usize> = [(&'static str, T); N];
 
+/// Options by which rows are read.
+const READING: [&str; 5] = ["zone", "time", "prices", "on-error", "repeats"];
+
 const TIME: Words<StampedAt, 2> = [("open", StampedAt::Open), ("close", StampedAt::Close)];
 const PRICES: Words<Prices, 3> =
     [("auto", Prices::AdjustedIfGiven), ("quoted", Prices::AsQuoted), ("adjusted", Prices::Adjusted)];
@@ -31,8 +34,8 @@ impl Recipe {
             ("date-order", self.date_order.map(|order| order.to_string())),
             ("zone", self.zone.as_ref().map(ToString::to_string)),
             ("base", self.base.map(|base| base.to_string())),
-            ("time", Some(self.time_word())),
-            ("prices", Some(self.prices_word())),
+            ("time", Some(word(&TIME, &self.time))),
+            ("prices", Some(word(&PRICES, &self.prices))),
             ("on-error", Some(self.on_error.to_string())),
             ("repeats", Some(word(&REPEATS, &self.repeats))),
             ("overlaps", (self.overlaps != Overlaps::Refuse).then(|| word(&OVERLAPS, &self.overlaps))),
@@ -129,14 +132,12 @@ impl Recipe {
         Some(())
     }
 
-    /// The value of the option `prices`.
-    pub(in crate::ingest) fn prices_word(&self) -> String {
-        word(&PRICES, &self.prices)
-    }
-
-    /// The value of the option `time`.
-    pub(in crate::ingest) fn time_word(&self) -> String {
-        word(&TIME, &self.time)
+    /// The options by which the rows of every instrument are read, by name.
+    pub(in crate::ingest) fn reading_options(&self) -> Vec<(String, String)> {
+        let words = self.to_words();
+        let options = words.iter().filter_map(|word| word.strip_prefix("--")?.split_once('='));
+        let reading = options.filter(|(name, _)| READING.contains(name));
+        reading.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
     /// Origin of the column of the ends of labels.
