@@ -120,7 +120,7 @@ pub fn follow(
         after_finished: &|bar| {
             let mut bars = subject.history(&request.history)?;
             replace_last(&mut bars, bar, &subject.symbol, host);
-            Ok(begin(&subject, bars, host)?.0)
+            Ok(begin(&subject, bars, &request.history, host)?.0)
         },
     };
     match stream.run(first, &mut tail, &mut forecasts, host) {

@@ -85,6 +85,9 @@ enum Encoding {
     Utf16BigEndian,
 }
 
+/// The number that two bytes of UTF-16 are.
+type Unit = fn([u8; 2]) -> u16;
+
 impl Encoding {
     /// The encoding of a text whose first line is `line`: by the mark in front, or by the NUL in
     /// every second byte of ASCII.
@@ -99,10 +102,10 @@ impl Encoding {
     /// The text in UTF-8 of `line`, which was cut behind the byte of a line feed. In little-endian
     /// text that leaves the second byte of the line feed in front of the next line.
     fn to_utf8(self, line: &[u8]) -> Option<String> {
-        let (line, unit): (&[u8], fn([u8; 2]) -> u16) = match self {
+        let (line, unit) = match self {
             Encoding::Utf8 => return None,
-            Encoding::Utf16LittleEndian => (line.strip_prefix(&[0_u8]).unwrap_or(line), u16::from_le_bytes),
-            Encoding::Utf16BigEndian => (line, u16::from_be_bytes),
+            Encoding::Utf16LittleEndian => (line.strip_prefix(&[0_u8]).unwrap_or(line), u16::from_le_bytes as Unit),
+            Encoding::Utf16BigEndian => (line, u16::from_be_bytes as Unit),
         };
         let units = line.chunks(2).map(|bytes| match *bytes {
             [first, second] => unit([first, second]),
