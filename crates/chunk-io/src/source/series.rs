@@ -275,6 +275,22 @@ impl SeriesSource {
         timeframe.sample_ends().iter().map(move |&end| close_times[end as usize + 1 - steps])
     }
 
+    /// Earliest opening of the first bar of each sample's window, `[N]`, where times only order
+    /// bars: the close of the bar before it or, for the first bar of an instrument, one before its
+    /// own. The index is in memory.
+    pub fn window_start_ordinals(&self, timeframe: usize) -> impl Iterator<Item = i64> + '_ {
+        let timeframe = &self.file.timeframes()[timeframe];
+        let (close_times, steps) = (timeframe.close_times(), timeframe.steps());
+        let instruments = self.file.sample_instruments();
+        timeframe.sample_ends().iter().enumerate().map(move |(n, &end)| {
+            let first = end as usize + 1 - steps;
+            let instrument_start =
+                instruments.map_or(0, |instruments| timeframe.instrument_starts()[instruments[n] as usize] as usize);
+            let before = first.saturating_sub(1).max(instrument_start);
+            close_times[before] - i64::from(before == first)
+        })
+    }
+
     /// Close time of the bar that lies `bars` bars of the shortest timeframe after each sample's
     /// last closed one, `[N]`, ns since 1970 UTC; `None` beyond its instrument's last bar. The
     /// index is in memory.

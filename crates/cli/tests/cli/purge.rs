@@ -512,6 +512,23 @@ fn a_series_of_bars_of_unknown_length_asks_for_the_purge() {
     assert!(!plan["notes"].to_string().contains("data.purge leaves"), "{plan}");
 }
 
+/// The first bar of a window was the last bar of a training label in a series of such windows.
+#[test]
+fn a_series_of_windows_without_times_is_split_as_they_are() {
+    let stage = Stage::new();
+    stage.with_hdf5("windows.h5", |path| {
+        let file = File::create(path).unwrap();
+        let windows = file.new_dataset::<f32>().shape([300, 4, 1]).create("features").unwrap();
+        windows.write_raw(&(0..300).flat_map(|n| n..n + 4).map(|bar| bar as f32).collect::<Vec<f32>>()).unwrap();
+        file.new_dataset::<f32>().shape([300, 1]).create("targets").unwrap().write_raw(&[0.5f32; 300]).unwrap();
+        horizon_bars(&file, 30);
+    });
+    stage.succeeds("convert windows.h5 series.h5");
+    for name in ["windows.h5", "series.h5"] {
+        assert_eq!(parts(&stage, &format!("plan --data {name}")), [210, 12, 12], "{name}");
+    }
+}
+
 /// The list of label ends was not read, and the message asked for it.
 #[test]
 fn ends_of_labels_without_times_of_samples_ask_for_these() {

@@ -17,9 +17,11 @@ pub(super) struct ReckonedSpans<'a> {
     file: &'a SeriesFile,
     /// Bars of the shortest timeframe to the end of the farthest target.
     horizon: usize,
-    /// The longest time that a bar of each timeframe covers, ns; 0 where times are ordinals or the
-    /// name tells no duration.
+    /// The longest time that a bar of each timeframe covers, ns; 0 where the name tells no
+    /// duration.
     durations_ns: Vec<i64>,
+    /// True if times only order bars.
+    is_ordinal: bool,
 }
 
 impl<'a> ReckonedSpans<'a> {
@@ -30,9 +32,9 @@ impl<'a> ReckonedSpans<'a> {
     /// Lists that cannot be read.
     pub(super) fn new(file: &'a SeriesFile, horizon: usize) -> Result<Self> {
         let is_ordinal = file.attribute("time_kind")? == Some(AttributeValue::from("ordinal"));
-        let duration = |name: &str| longest_bar_ns(name).filter(|_| !is_ordinal).unwrap_or(0);
+        let duration = |name: &str| longest_bar_ns(name).unwrap_or(0);
         let durations_ns = file.timeframes().iter().map(|timeframe| duration(timeframe.name())).collect();
-        Ok(ReckonedSpans { file, horizon, durations_ns })
+        Ok(ReckonedSpans { file, horizon, durations_ns, is_ordinal })
     }
 
     /// Number of samples of `later` whose windows begin before the last label of `earlier` ends
@@ -81,12 +83,30 @@ impl<'a> ReckonedSpans<'a> {
         for (k, timeframe) in self.file.timeframes().iter().enumerate() {
             let ends = self.column(SeriesColumn::SampleEnd(k), samples)?;
             let first_bars: Vec<usize> = ends.iter().map(|&end| end as usize + 1 - timeframe.steps()).collect();
-            let closes = self.file.read_close_times(k, &first_bars)?;
-            for (reach, close) in reaches.iter_mut().zip(closes) {
-                *reach = (*reach).min(close - self.durations_ns[k]);
+            let opens = match self.is_ordinal {
+                true => self.open_ordinals(k, samples, &first_bars)?,
+                false => {
+                    let closes = self.file.read_close_times(k, &first_bars)?;
+                    closes.into_iter().map(|close| close - self.durations_ns[k]).collect()
+                }
+            };
+            for (reach, open) in reaches.iter_mut().zip(opens) {
+                *reach = (*reach).min(open);
             }
         }
         Ok(reaches)
+    }
+
+    /// As `SeriesSource::window_start_ordinals`, of `samples` whose windows begin with `first_bars`.
+    fn open_ordinals(&self, timeframe: usize, samples: &Range<usize>, first_bars: &[usize]) -> Result<Vec<i64>> {
+        let starts = self.file.timeframes()[timeframe].instrument_starts();
+        let instrument_start =
+            |sample: usize| self.file.instrument_of(sample).map_or(0, |instrument| starts[instrument] as usize);
+        let bar_before = |(&first, sample): (&usize, usize)| first.saturating_sub(1).max(instrument_start(sample));
+        let before: Vec<usize> = first_bars.iter().zip(samples.clone()).map(bar_before).collect();
+        let closes = self.file.read_close_times(timeframe, &before)?.into_iter();
+        let are_own = before.iter().zip(first_bars).map(|(before, first)| before == first);
+        Ok(closes.zip(are_own).map(|(close, is_own)| close - i64::from(is_own)).collect())
     }
 
     fn column(&self, column: SeriesColumn, samples: &Range<usize>) -> Result<Vec<i64>> {
@@ -102,10 +122,12 @@ fn pieces(samples: Range<usize>) -> impl Iterator<Item = Range<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::path::Path;
 
     use megabatch_chunk_io::{
-        Instruments, Series, SeriesTimeframe, Source, SourceOptions, Storage, WriteOptions, write_series,
+        AttributeValue, Instruments, Series, SeriesTimeframe, Source, SourceOptions, Storage, WriteOptions,
+        write_series,
     };
     use megabatch_gpu_core::Device;
 
@@ -116,7 +138,7 @@ mod tests {
     const BARS: i64 = 300;
 
     /// Two instruments that take turns in time, with windows of five bars and of two long ones.
-    fn write(path: &Path) {
+    fn write(path: &Path, time_kind: Option<&str>) {
         let ends: Vec<i64> = (0..2 * (BARS - 20)).map(|n| n % 2 * BARS + n / 2 + 20).collect();
         let minute = |end: &i64| end % BARS + 1;
         let timeframe = |name: &str, minutes: i64, steps: usize| SeriesTimeframe {
@@ -130,6 +152,8 @@ mod tests {
             segment_start: Vec::new(),
             scaler: None,
         };
+        let mut attributes: BTreeMap<String, AttributeValue> = [("horizon_bars".to_owned(), 4.into())].into();
+        attributes.extend(time_kind.map(|kind| ("time_kind".to_owned(), AttributeValue::from(kind))));
         let series = Series {
             timeframes: vec![timeframe("M1", 1, 5), timeframe("M10", 10, 2)],
             sample_time: ends.iter().map(|end| minute(end) * MINUTE_NS).collect(),
@@ -138,7 +162,7 @@ mod tests {
                 names: vec!["A".to_owned(), "B".to_owned()],
                 sample_instrument: ends.iter().map(|end| (end / BARS) as i32).collect(),
             }),
-            attributes: [("horizon_bars".to_owned(), 4.into())].into(),
+            attributes,
             ..Series::default()
         };
         write_series(path, &series, &WriteOptions { storage: Storage::Contiguous }).unwrap();
@@ -147,23 +171,25 @@ mod tests {
     #[test]
     fn overlaps_that_a_duration_leaves_are_counted_without_the_index() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("series.h5");
-        write(&path);
-        let open = || {
-            let options = SourceOptions { series_cache_bytes: Some(0), ..SourceOptions::default() };
-            Source::open_with(&path, &Device::cpu().scope("data"), options).unwrap()
-        };
-        let mut noted = 0;
-        for purge in ["0s", "2m", "19m", "34m"] {
-            let config = Config::load(None, &[], &[format!("data.purge={purge}")]).unwrap();
-            let (in_file, in_memory) = (open(), open());
-            in_memory.series().unwrap().file().load_index().unwrap();
-            let split = split_source(&in_file, &config).unwrap();
-            let notes = remarks_on_purge(&in_file, &config, &split).unwrap().notes;
-            assert_eq!(notes, remarks_on_purge(&in_memory, &config, &split).unwrap().notes, "{purge}");
-            assert!(!in_file.series().unwrap().file().has_index(), "{purge}");
-            noted += notes.len();
+        for time_kind in [None, Some("ordinal")] {
+            let path = folder.path().join(time_kind.unwrap_or("times"));
+            write(&path, time_kind);
+            let open = || {
+                let options = SourceOptions { series_cache_bytes: Some(0), ..SourceOptions::default() };
+                Source::open_with(&path, &Device::cpu().scope("data"), options).unwrap()
+            };
+            let mut noted = 0;
+            for purge in ["0s", "2m", "19m", "34m"] {
+                let config = Config::load(None, &[], &[format!("data.purge={purge}")]).unwrap();
+                let (in_file, in_memory) = (open(), open());
+                in_memory.series().unwrap().file().load_index().unwrap();
+                let split = split_source(&in_file, &config).unwrap();
+                let notes = remarks_on_purge(&in_file, &config, &split).unwrap().notes;
+                assert_eq!(notes, remarks_on_purge(&in_memory, &config, &split).unwrap().notes, "{purge}");
+                assert!(!in_file.series().unwrap().file().has_index(), "{purge}");
+                noted += notes.len();
+            }
+            assert_eq!(noted, 3, "34 minutes are enough");
         }
-        assert_eq!(noted, 3, "34 minutes are enough");
     }
 }

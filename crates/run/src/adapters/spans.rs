@@ -132,8 +132,12 @@ fn window_starts(source: &Source, series: &SeriesSource) -> Result<Vec<i64>> {
     let timeframes = series.file().timeframes();
     let mut starts = vec![i64::MAX; series.file().shape().samples];
     for (k, timeframe) in timeframes.iter().enumerate() {
-        // Where times are ordinals, bars' close times stand in.
-        let duration_ns = longest_bar_ns(timeframe.name()).filter(|_| !is_ordinal).unwrap_or(0);
+        if is_ordinal {
+            let opens = series.window_start_ordinals(k);
+            starts.iter_mut().zip(opens).for_each(|(start, open)| *start = (*start).min(open));
+            continue;
+        }
+        let duration_ns = longest_bar_ns(timeframe.name()).expect("it is required where times are no ordinals");
         for (start, first_close) in starts.iter_mut().zip(series.window_start_times(k)) {
             *start = (*start).min(first_close - duration_ns);
         }
