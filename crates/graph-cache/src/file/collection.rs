@@ -10,7 +10,7 @@ use super::description::CollectionDescription;
 use super::encode::GraphBlock;
 use super::entry::{HeaderChecksums, IndexEntry};
 use super::header::{FileHeader, FileSection};
-use super::layout::{BlockShape, PAGE, Widths};
+use super::layout::{ALIGN, BlockShape, PAGE, Widths};
 use super::stored::check_floats;
 use super::strings::push_strings;
 use crate::builder::Builder;
@@ -68,6 +68,9 @@ impl Collection {
     pub(crate) fn whole_entry(&self, file: &[u8], index: usize) -> Option<IndexEntry> {
         let entry: IndexEntry = bytemuck::pod_read_unaligned(file.get(self.entry_range(index))?);
         let (range, layout) = entry.place(&self.shape, entry.offset, file.len() as u64).ok()?;
+        if !range.start.is_multiple_of(ALIGN) {
+            return None;
+        }
         let block = &file[range];
         let is_whole = entry.checksum_of(self.checksums, index, block) == entry.checksum;
         (is_whole && check_floats(&self.shape, &layout, block).is_ok()).then_some(entry)

@@ -369,6 +369,22 @@ fn a_graph_whose_floats_are_not_finite_is_not_kept() {
     assert!(error.starts_with("old.mbg: graph \"day 2\": node_features[0] is NaN: expected a finite"), "{error}");
 }
 
+/// Such a block of an earlier file, right otherwise, ended the process that built the file anew.
+#[test]
+fn a_block_that_is_not_aligned_is_not_kept() {
+    let (file, _) = written(3);
+    let keys: Vec<String> = (0..3).map(|index| file.key(index).to_owned()).collect();
+    let collection = Collection::new(file.description().clone(), &keys).unwrap();
+    let mut hostile = Hostile::new();
+    let place = hostile.sections[2].start + 2 * size_of::<IndexEntry>();
+    let offset = file.inner.entries()[2].offset;
+    hostile.bytes.insert(offset as usize, 0);
+    hostile.put(place, offset + 1);
+    let bytes = FileBytes::owned(&hostile.with_checksums());
+    assert!(collection.whole_entry(&bytes, 1).is_some());
+    assert!(collection.whole_entry(&bytes, 2).is_none());
+}
+
 #[test]
 fn the_first_float_that_is_not_finite_is_found_in_any_width() {
     let mut values = vec![f32::MAX; 1300];
