@@ -57,8 +57,8 @@ pub(crate) struct Watch<'a> {
     validating: Option<Box<dyn Progress>>,
     /// Units of a validation, in the plural.
     unit: String,
-    /// Epoch of the best validation that was seen, counted from 1.
-    best_epoch: Option<u64>,
+    /// The last validation that was the best so far: its step, and its epoch, counted from 1.
+    best_seen: Option<(u64, u64)>,
     memory: MemoryWatch<'a>,
     waiting: WaitWatch,
     losses: LossWatch,
@@ -103,7 +103,7 @@ impl<'a> Watch<'a> {
             progress,
             validating: None,
             unit: format!("{}s", UnitNames::for_data(&setup.data).unit),
-            best_epoch: None,
+            best_seen: None,
             memory: MemoryWatch::new(setup, resume_point.step),
             waiting: WaitWatch::new(SampleStorage::new(&setup.data)),
             losses: LossWatch::new(setup.training.threads, cpu_seconds),
@@ -222,7 +222,7 @@ impl<'a> Watch<'a> {
                 let best = if validation.best { ", the best so far" } else { "" };
                 let (epoch, step) = (validation.epoch + 1, validation.step);
                 if validation.best {
-                    self.best_epoch = Some(epoch);
+                    self.best_seen = Some((step, epoch));
                 }
                 self.progress.note(&format!(
                     "epoch {epoch}, step {step}: validation {} {}{best}",
@@ -248,11 +248,7 @@ impl<'a> Watch<'a> {
 
     /// Says that the run ended by `rule`, with `best`.
     pub(crate) fn stopped_early(&self, rule: EarlyStopping, best: Option<Best>) {
-        let best = match (self.best_epoch, best) {
-            (Some(epoch), _) => format!("epoch {epoch}"),
-            (None, Some(best)) => format!("step {}", best.step),
-            (None, None) => "none".to_owned(),
-        };
+        let best = best_place(best, self.best_seen);
         let validations = plural(rule.patience as usize, "validation");
         self.progress
             .note(&format!("stopped early: no better validation {} for {validations} (best: {best})", self.loss_name));
@@ -284,6 +280,16 @@ fn lost_time_causes(fold: Option<&RunFolder>) -> Result<Vec<String>> {
     Ok(losses.filter_map(|metric| metric["cause"].as_str()).map(str::to_owned).collect())
 }
 
+/// Place of the `best` validation: its epoch where it was `seen`, at a step and in an epoch. A run
+/// that went back to a checkpoint has a better one no longer.
+fn best_place(best: Option<Best>, seen: Option<(u64, u64)>) -> String {
+    match (best, seen) {
+        (None, _) => "none".to_owned(),
+        (Some(best), Some((step, epoch))) if step == best.step => format!("epoch {epoch}"),
+        (Some(best), _) => format!("step {}", best.step),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use megabatch_trainer::StepEvent;
@@ -304,6 +310,15 @@ mod tests {
         let told = |fold: &RunFolder| lost_time_causes(fold.fold_before().as_ref()).unwrap();
         assert_eq!(told(&second), ["threads"]);
         assert!([&run, &first, &third].into_iter().all(|fold| told(fold).is_empty()));
+    }
+
+    /// The line of a run that went back named the epoch of a validation that counts no longer.
+    #[test]
+    fn the_best_validation_is_that_of_the_run() {
+        let best = |step| Some(Best { step, loss: 0.5 });
+        assert_eq!(best_place(best(8), Some((8, 2))), "epoch 2");
+        assert_eq!(best_place(best(4), Some((8, 2))), "step 4");
+        assert_eq!((best_place(best(4), None), best_place(None, None)), ("step 4".to_owned(), "none".to_owned()));
     }
 
     #[test]
