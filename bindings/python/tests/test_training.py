@@ -462,7 +462,7 @@ class Training(InFolder):
             ),
             (
                 {key.replace("lstm.M1.", "rnn.").replace("head.", "fc."): own for key, own in weights.items()},
-                r"\n  by the shapes of their weights, fc is head, rnn is lstm.M1; with names = .* they are {names\[",
+                r"\n  by the shapes of their weights, fc is head, rnn is lstm.M1; with names = .* they are {names.get\(",
             ),
             (
                 {key.replace("lstm.", "rnn."): own for key, own in weights.items()},
@@ -493,9 +493,14 @@ class Training(InFolder):
                 mb.import_weights(given, ds, **{**MODEL, "model": {"hidden": 8, "layers": 2}})
         batches: Any = {"gpu_optimization": MODEL["gpu_optimization"]}
         np.testing.assert_equal(mb.import_weights(weights, ds, **batches).weights(), weights)
+        strange = {key.replace("lstm.", "rnn."): own for key, own in weights.items()}
         with self.assertRaises(mb.DataError) as refused:
-            mb.import_weights({key.replace("lstm.", "rnn."): own for key, own in weights.items()}, ds, **MODEL)
+            mb.import_weights(strange, ds, **MODEL)
         self.assertNotIn("the weights fit model", str(refused.exception))
+        # The head has its name already.
+        names, renamed = str(refused.exception).split("with names = ")[1].split(" they are ")
+        known = eval(renamed, {"names": eval(names), "weights": strange})
+        np.testing.assert_equal(mb.import_weights(known, ds, **MODEL).weights(), weights)
         wrapped = {f"module._orig_mod.{key}": own for key, own in weights.items()}
         np.testing.assert_equal(mb.import_weights(wrapped, ds, **MODEL).weights(), weights)
 

@@ -115,7 +115,7 @@ def _by_shape(text: str) -> str | None:
         return f"by the shapes of their weights, {looks}; rename them"
     return (
         f"by the shapes of their weights, {looks}; with names = {names} they are "
-        "{names[key.rpartition('.')[0]] + '.' + key.rpartition('.')[2]: w for key, w in weights.items()}"
+        "{names.get(own := key.rpartition('.')[0], own) + '.' + key.rpartition('.')[2]: w for key, w in weights.items()}"
     )
 
 
