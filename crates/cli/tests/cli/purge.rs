@@ -521,8 +521,14 @@ fn a_series_of_windows_without_times_is_split_as_they_are() {
         let windows = file.new_dataset::<f32>().shape([300, 4, 1]).create("features").unwrap();
         windows.write_raw(&(0..300).flat_map(|n| n..n + 4).map(|bar| bar as f32).collect::<Vec<f32>>()).unwrap();
         file.new_dataset::<f32>().shape([300, 1]).create("targets").unwrap().write_raw(&[0.5f32; 300]).unwrap();
-        horizon_bars(&file, 30);
     });
+    stage.succeeds("convert windows.h5 untold.h5");
+    let [message, _] = stage.fails("plan --data untold.h5", 2);
+    assert!(message.contains("\n  f.attrs[\"horizon_bars\"] = 120"), "{message}");
+    // A time in its place leaves no sample.
+    assert!(message.contains("Or give data.purge=0s") && !message.contains("8d"), "{message}");
+    assert!(!message.contains("label_end_time"), "{message}");
+    stage.with_hdf5("windows.h5", |path| horizon_bars(&File::open_rw(path).unwrap(), 30));
     stage.succeeds("convert windows.h5 series.h5");
     for name in ["windows.h5", "series.h5"] {
         assert_eq!(parts(&stage, &format!("plan --data {name}")), [210, 12, 12], "{name}");

@@ -32,6 +32,7 @@ pub(super) fn has_ordinal_times(source: &Source) -> Result<bool> {
 pub(super) fn require_horizon(source: &Source) -> Result<usize> {
     match source.horizon_bars()? {
         Some(bars) => Ok(bars),
+        None if source.series().is_some() && has_ordinal_times(source)? => Err(unknown_label_bars(source)),
         None => Err(unknown_label_ends(source, timeframe_without_length(source)?)),
     }
 }
@@ -54,10 +55,20 @@ fn unknown_label_ends(source: &Source, without_length: Option<usize>) -> Error {
          {first}f[\"samples/label_end_time\"] = ends  # int64 [N], ns since 1970 UTC: close of the last bar that the targets of each sample read\n  \
          {first}f[\"samples/label_end_time\"] = ends; f[\"samples/reach_time\"] = begins  # both; int64 [N], ns: opening of the first bar \
          that the features of each sample read\n  \
-         f.attrs[\"horizon_bars\"] = 120  # an integer: bars from a sample to the end of its farthest target, of the shortest timeframe\
-         {length}{instruments}\n{}",
+         {HORIZON_BARS}{length}{instruments}\n{}",
         path.display(),
         or_a_duration(source)
+    ))
+}
+
+/// As [`unknown_label_ends`], of a series whose times only order samples: lists of times and
+/// durations mean nothing there.
+fn unknown_label_bars(source: &Source) -> Error {
+    let path = source.path();
+    Error::usage(format!(
+        "data.purge is auto, and {} does not tell when its labels end, so that they may reach into validation and test. Its times only order \
+         samples. With h5py, f = h5py.File({path:?}, \"r+\"), write\n  {HORIZON_BARS}\n{KEEP_ALL}",
+        path.display()
     ))
 }
 
@@ -143,11 +154,13 @@ fn before_lists(source: &Source) -> &'static str {
 }
 
 fn or_a_duration(source: &Source) -> &'static str {
-    if source.has_times() { DURATION } else { "Or give data.purge=0s, which keeps all samples" }
+    if source.has_times() { DURATION } else { KEEP_ALL }
 }
 
 const NAMED_INSTRUMENTS: &str =
     "  f[\"instruments\"] = [\"EURUSD\", \"USDJPY\"]; f[\"samples/instrument\"] = numbers  # int32 [N], from 0";
+const HORIZON_BARS: &str = "f.attrs[\"horizon_bars\"] = 120  # an integer: bars from a sample to the end of its farthest target, of the shortest timeframe";
+const KEEP_ALL: &str = "Or give data.purge=0s, which keeps all samples";
 const DURATION: &str = "Or give the time from the first bar of a window to the end of its label, such as data.purge=8d";
 
 /// The refusal of samples of windows whose instruments are not named, though the time of `sample`
