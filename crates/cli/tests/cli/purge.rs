@@ -518,8 +518,8 @@ fn a_series_of_windows_without_times_is_split_as_they_are() {
     let stage = Stage::new();
     stage.with_hdf5("windows.h5", |path| {
         let file = File::create(path).unwrap();
-        let windows = file.new_dataset::<f32>().shape([300, 4, 1]).create("features").unwrap();
-        windows.write_raw(&(0..300).flat_map(|n| n..n + 4).map(|bar| bar as f32).collect::<Vec<f32>>()).unwrap();
+        let windows = file.new_dataset::<f32>().shape([300, 8, 1]).create("features").unwrap();
+        windows.write_raw(&(0..300).flat_map(|n| n..n + 8).map(|bar| bar as f32).collect::<Vec<f32>>()).unwrap();
         file.new_dataset::<f32>().shape([300, 1]).create("targets").unwrap().write_raw(&[0.5f32; 300]).unwrap();
     });
     stage.succeeds("convert windows.h5 untold.h5");
@@ -531,7 +531,7 @@ fn a_series_of_windows_without_times_is_split_as_they_are() {
     stage.with_hdf5("windows.h5", |path| horizon_bars(&File::open_rw(path).unwrap(), 30));
     stage.succeeds("convert windows.h5 series.h5");
     for name in ["windows.h5", "series.h5"] {
-        assert_eq!(parts(&stage, &format!("plan --data {name}")), [210, 12, 12], "{name}");
+        assert_eq!(parts(&stage, &format!("plan --data {name}")), [210, 8, 8], "{name}");
     }
 }
 
