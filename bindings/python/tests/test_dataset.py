@@ -327,6 +327,10 @@ class Datasets(InFolder):
                 ds[wrong]
         with self.assertRaises(mb.ConfigError):
             ds[5:5]
+        # There is nothing to compare with the name of the only instrument.
+        name: typing.Any = "EURUSD"
+        with self.assertRaisesRegex(mb.ConfigError, r"'EURUSD' is none; places are numbers, as in dataset\[0\] or"):
+            ds[name]
 
     def test_files_that_are_no_data_are_named(self) -> None:
         text = self.folder / "text.h5"
