@@ -187,8 +187,9 @@ class Dataset:
     @property
     def instruments(self) -> tuple[str, ...]:
         """Names of the instruments; empty where the file names none."""
-        names = self._facts["instruments"] or [self._facts["symbol"]]
-        return tuple(name for name in names if name not in (None, "", _frames.UNNAMED))
+        names, symbol = self._facts["instruments"], self._facts["symbol"]
+        # `sample_instruments` are places among several.
+        return tuple(names) if names or symbol in (None, "", _frames.UNNAMED) else (symbol,)
 
     @property
     def facts(self) -> dict[str, Any]:
