@@ -530,6 +530,13 @@ except KeyboardInterrupt:
         with self.assertRaisesRegex(mb.DataError, "^context MKT: no row of the frame has the symbol MKT; there are BBB, AAA"):
             mb.ingest(own, context={"MKT": both}, **options)
 
+    def test_columns_of_a_context_that_nothing_takes_are_not_read(self) -> None:
+        own, options = self.shares()
+        expected = mb.ingest(own, context={"SPY": own}, **options).fingerprint()
+        # No file has such numbers, and no header such names.
+        strange = own.assign(**{"change": np.inf, "20": 1.0})
+        self.assertEqual(mb.ingest(own, context={"SPY": strange}, **options).fingerprint(), expected)
+
     def test_context_frames_are_adjusted_as_files_are(self) -> None:
         days = pandas.bdate_range("2020-01-01", periods=160)
         chance = np.random.default_rng(1)
