@@ -70,6 +70,9 @@ class Frames(InFolder):
         both = mb.ingest({"M1": {"AAA": frame, "BBB": frame}, "H1": {"AAA": hours, "BBB": hours}}, **{**options, "symbol": None})
         self.assertEqual(both.instruments, ("AAA", "BBB"))
         self.assertEqual(own.instruments, ("EURUSD",))
+        # A file of one instrument without a name calls it so. Among several it had no place.
+        several = mb.ingest({"AAA": frame, "BARS": frame}, **{**options, "symbol": None, "pip_size": 1e-4})
+        self.assertEqual(several.instruments, ("AAA", "BARS"))
         self.assertEqual(mb.ingest(frame.drop(columns="symbol", errors="ignore"), **{**options, "symbol": None, "pip_size": 1e-4}).instruments, ())
         self.assertEqual(mb.ingest({"m1": frame, "h1": hours}, **options).fingerprint(), expected)
         in_units = {**options, "timeframes": {"1min": 12, "1h": 3}, "base": "1m"}

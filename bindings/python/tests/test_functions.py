@@ -449,6 +449,13 @@ except KeyboardInterrupt:
         for wrong in (dollar.assign(close=dollar["low"]), dollar[:1500]):
             with self.assertRaisesRegex(mb.DataError, r"column DXY\..* is .*, where the data have .*: give the functions and the bars"):
                 run.follow(coming, features=change, context={"DXY": wrong})
+        # Its bars came later than those of the instrument: where the data had none yet, values are others.
+        delayed = {"DXY": dollar[dollar["time"] < past["time"].iloc[-1] - pandas.Timedelta("20min")]}
+        delayed_data = mb.ingest(past, out=self.folder / "delayed.h5", **{**options, "context": delayed})
+        delayed_run = mb.train(delayed_data, MODEL, out=self.folder / "delayed", max_steps=3)
+        self.assertTrue(list(delayed_run.follow(coming, features=change, context=context)))
+        with self.assertRaisesRegex(mb.DataError, r"column DXY\..* is .*, where the data have"):
+            delayed_run.follow(coming, features=change, context={"DXY": dollar.assign(close=dollar["low"])})
         longer = ds.append(coming, features=change, context=context)
         predicted = run.predict(longer, changed_data=True)
         self.require_same_forecasts(followed, predicted, 0.9 * (len(longer) - len(ds)), rtol=1e-4, atol=1e-6)
@@ -529,6 +536,13 @@ except KeyboardInterrupt:
         both = own.assign(symbol=np.where(np.arange(len(own)) % 2, "AAA", "BBB"))
         with self.assertRaisesRegex(mb.DataError, "^context MKT: no row of the frame has the symbol MKT; there are BBB, AAA"):
             mb.ingest(own, context={"MKT": both}, **options)
+
+    def test_columns_of_a_context_that_nothing_takes_are_not_read(self) -> None:
+        own, options = self.shares()
+        expected = mb.ingest(own, context={"SPY": own}, **options).fingerprint()
+        # No file has such numbers, and no header such names.
+        strange = own.assign(**{"change": np.inf, "20": 1.0})
+        self.assertEqual(mb.ingest(own, context={"SPY": strange}, **options).fingerprint(), expected)
 
     def test_context_frames_are_adjusted_as_files_are(self) -> None:
         days = pandas.bdate_range("2020-01-01", periods=160)

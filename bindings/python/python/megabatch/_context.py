@@ -18,11 +18,15 @@ from .errors import DataError
 
 
 class Context:
-    """Base bars of one other instrument, read as those of its file would be: by `read_by`, options of `ingest`, by name."""
+    """Base bars of one other instrument, read as those of its file would be: by `read_by`, options of `ingest`, by name.
+    Of its columns those among `features` are read, and with `for_functions` all of numbers."""
 
-    def __init__(self, symbol: str, frame: Any, features: Sequence[str], read_by: Mapping[str, str]) -> None:
+    def __init__(
+        self, symbol: str, frame: Any, features: Sequence[str], read_by: Mapping[str, str], for_functions: bool
+    ) -> None:
         self.symbol = symbol
         self._features = list(features)
+        self._for_functions = for_functions
         with _frames.errors_named(symbol, f"context {symbol}"):
             bars, further = _frames.single_instrument(frame, symbol)
             self._time_ns, self._base_ns, self._columns = self._read(bars, further, read_by)
@@ -31,7 +35,8 @@ class Context:
         self, bars: _frames.Bars, further: Sequence[str], read_by: Mapping[str, str]
     ) -> tuple[npt.NDArray[np.int64], int, dict[str, npt.NDArray[np.float64]]]:
         """Open times, the length of a bar, and columns. Columns that are not among `further` have a role."""
-        own = [name for name in further if _features.is_plain(name)]
+        named = _megabatch.feature_columns(self._features)
+        own = [name for name in further if _features.is_plain(name) and (self._for_functions or name in named)]
         columns = {name: values for name, values in bars.columns.items() if name not in further or name in own}
         zone = None if bars.is_utc else read_by.get("zone")
         written = dataclasses.replace(bars, columns=columns, zone=zone)

@@ -187,8 +187,9 @@ class Dataset:
     @property
     def instruments(self) -> tuple[str, ...]:
         """Names of the instruments; empty where the file names none."""
-        names = self._facts["instruments"] or [self._facts["symbol"]]
-        return tuple(name for name in names if name not in (None, "", _frames.UNNAMED))
+        names, symbol = self._facts["instruments"], self._facts["symbol"]
+        # `sample_instruments` are places among several.
+        return tuple(names) if names or symbol in (None, "", _frames.UNNAMED) else (symbol,)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -649,7 +650,7 @@ def ingest(
     functions = None
     if calls:
         read_by = dict(_options({name: named[name] for name in _READING if name in named}))
-        others_bars = [Context(name, frame, names or [], read_by) for name, frame in others_frames.items()]
+        others_bars = [Context(name, frame, names or [], read_by, bool(called)) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
         if horizon not in (None, target.horizon):
@@ -721,7 +722,7 @@ def _functions_again(
     if not called and target is None and not frames:
         return None
     _, library, names, read_by = _megabatch.function_inputs(path)
-    others = [Context(name, frame, names, dict(read_by)) for name, frame in frames.items()]
+    others = [Context(name, frame, names, dict(read_by), bool(called)) for name, frame in frames.items()]
     return _functions.Functions(called, target, library, others).native()
 
 

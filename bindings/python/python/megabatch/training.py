@@ -753,7 +753,7 @@ def _functions_of(
         library = library or of_data
     if library not in _frames.LIBRARIES:
         library = None
-    others = [Context(name, frame, names, dict(read_by)) for name, frame in (context or {}).items()]
+    others = [Context(name, frame, names, dict(read_by), bool(called)) for name, frame in (context or {}).items()]
     return _functions.Functions(called, None, library, others, context_is_whole=True).native()
 
 

@@ -9,9 +9,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_bars::{
-    BarFunctions, BarSource as _, ColumnTargets, Error as BarsError, Excluded, Feature, FunctionAnswers, FunctionBars,
-    FunctionColumn, FunctionFault, FunctionProof, OnError, SeriesSpec, SpooledBars, TargetKind, TargetOrigin,
-    WithFunctions, prove_functions,
+    AGE_IN_CONTEXT, BarFunctions, BarSource as _, ColumnTargets, Error as BarsError, Excluded, Feature,
+    FunctionAnswers, FunctionBars, FunctionColumn, FunctionFault, FunctionProof, OnError, SeriesSpec, SpooledBars,
+    TargetKind, TargetOrigin, WithFunctions, prove_functions,
 };
 use serde_json::{Value, json};
 
@@ -227,6 +227,11 @@ pub(crate) fn changed_functions(provenance: &Value, given: &BTreeMap<String, Str
         !name.starts_with(CONTEXT) && was[name.as_str()].as_str() != Some(now.as_str())
     };
     given.iter().filter(differs).map(|(name, _)| name.clone()).collect()
+}
+
+/// Name of the column of ages beside the features of another instrument, if `function` gives these.
+pub(crate) fn age_column(function: &str) -> Option<String> {
+    function.strip_prefix(CONTEXT).map(|symbol| format!("{symbol}.{AGE_IN_CONTEXT}"))
 }
 
 /// Reason for which a series with this account cannot go on with `functions`: the bars of the other

@@ -20,7 +20,7 @@ use crate::adapters::series::scalers_of;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::ingest::{Calendar, Recipe, changed_functions, missing_context, open_through_cache};
+use crate::ingest::{Calendar, Recipe, age_column, changed_functions, missing_context, open_through_cache};
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{precision, streams};
 use crate::text::utc;
@@ -303,19 +303,33 @@ impl StreamingModel {
             file.read_column(SeriesColumn::CloseTime(k), rows.clone(), &mut times)?;
             series.read_bars(k, std::slice::from_ref(&rows), &mut values)?;
             let close_times = seen.close_times(k);
-            for column in columns {
+            let scaler = &self.scalers.timeframes[k];
+            let recorded_of = |column: &FunctionColumn| {
                 let is_own = |feature: &Feature| feature.as_function() == Some(column.name.as_str());
-                let Some(place) = self.spec.features.iter().position(is_own) else { continue };
-                let scaler = &self.scalers.timeframes[k];
+                let place = self.spec.features.iter().position(is_own)?;
                 let (center, scale) =
                     (scaler.center[instrument * width + place], scaler.scale[instrument * width + place]);
                 let recorded: Vec<f64> =
                     values.chunks_exact(width).map(|row| f64::from(row[place]) * scale + center).collect();
+                Some((center, scale, recorded))
+            };
+            for column in columns {
+                let Some((center, scale, recorded)) = recorded_of(column) else { continue };
+                let ages = age_column(&column.function)
+                    .and_then(|name| columns.iter().find(|own| own.function == column.function && own.name == name));
+                let compared = match ages.and_then(|ages| recorded_of(ages).zip(Some(ages))) {
+                    Some(((.., then), now)) => {
+                        let last = times.last().and_then(|time| close_times.binary_search(time).ok());
+                        let now = last.and_then(|bar| now.values.get(bar).copied());
+                        before_last_bar(&times, &then, now, scaler.timeframe)
+                    }
+                    None => times.len(),
+                };
                 let extremes = (f64::INFINITY, f64::NEG_INFINITY);
                 let (lowest, highest) =
                     recorded.iter().fold(extremes, |(low, high), &own| (low.min(own), high.max(own)));
                 let tolerance = SPREAD_TOLERANCE * (highest - lowest) + SCALE_TOLERANCE * scale;
-                for (&recorded, &time) in recorded.iter().zip(&times) {
+                for (&recorded, &time) in recorded.iter().zip(&times).take(compared) {
                     let Ok(bar) = close_times.binary_search(&time) else { continue };
                     let Some(&found) = column.values.get(bar) else { continue };
                     let size = recorded.abs().max((recorded - center).abs());
@@ -382,6 +396,22 @@ impl StreamingModel {
             model.shape()
         )))
     }
+}
+
+/// Rows whose values of another instrument are compared: all, or those before the last bar that the
+/// data had of it, where the bars that are given go on. At that bar they had ended, and it may have
+/// been unfinished. `ages` are those of the data at the closes `times` of bars of `timeframe`, and
+/// `now` is the last of them by the bars that are given.
+fn before_last_bar(times: &[i64], ages: &[f64], now: Option<f64>, timeframe: Timeframe) -> usize {
+    let (Some(now), Some(&last)) = (now, ages.last()) else { return times.len() };
+    // Ages are in bars, in single precision.
+    if now.is_nan() || last - now < 0.5 {
+        return times.len();
+    }
+    let bar_ns = timeframe.duration_ns() as f64;
+    let closed: Vec<f64> = times.iter().zip(ages).map(|(&time, age)| time as f64 - age * bar_ns).collect();
+    let last = closed[closed.len() - 1];
+    closed.iter().rposition(|time| last - time > bar_ns / 2.0).map_or(times.len(), |row| row + 1)
 }
 
 /// Refuses to follow without the functions that features are columns of, or the bars of other
@@ -459,4 +489,24 @@ fn only_in_any_case<'a>(instruments: &'a [Value], symbol: &str) -> Option<&'a Va
 /// The error for a model that cannot follow bars, with the reason and a remedy.
 pub(super) fn refuse(reason: &str) -> Error {
     Error::usage(format!("--follow: {reason}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_after_the_end_of_another_instrument_are_not_compared() {
+        let minute = Timeframe::M1.duration_ns();
+        let times: Vec<i64> = (1..=6).map(|row| row * minute).collect();
+        let compared = |ages: [f64; 6], now| before_last_bar(&times, &ages, now, Timeframe::M1);
+        // Its last bar closed with the third row, and those that are given go on.
+        let ended = [0.0, 0.0, 0.0, 1.0, 2.0, 3.0];
+        assert_eq!(compared(ended, Some(0.0)), 2);
+        for now in [Some(3.0), Some(4.0), Some(f64::NAN), None] {
+            assert_eq!(compared(ended, now), 6, "{now:?}");
+        }
+        // Bars of another length are other ones.
+        assert_eq!(compared([4.0, 5.0, 6.0, 7.0, 8.0, 9.0], Some(0.0)), 6);
+    }
 }
