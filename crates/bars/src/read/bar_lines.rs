@@ -63,6 +63,15 @@ impl KnownBars {
         let longest_ns = self.0.windows(2).map(|pair| pair[1].open_time - pair[0].open_time).max();
         longest_ns.filter(|_| span_ns >= PAUSES_SHOWN_NS)
     }
+
+    /// The ends of the weeks of bars of `base`.
+    fn week_ends(&self, base: Timeframe) -> WeekEnds {
+        let mut ends = WeekEnds::new(base);
+        for pair in self.0.windows(2) {
+            ends.add_pause(pair[0].open_time, pair[1].open_time, base.duration_ns());
+        }
+        ends
+    }
 }
 
 /// True if `later` may be the `known` bar after more trades. Noise of prices is no sign of them,
@@ -134,7 +143,8 @@ pub struct BarLines {
     reached: Option<i64>,
     /// Distances of the rows so far; `None` once two were as far apart as bars of `base`.
     spacings: Option<Spacings>,
-    /// The ends of weeks that rows without offset show; `None` once the clock was doubted.
+    /// The ends of weeks that rows without offset show; `None` once the clock was doubted, and
+    /// where weeks show none.
     week_ends: Option<WeekEnds>,
     /// The last row's time, if it is without offset.
     last_wall_ns: Option<i64>,
@@ -194,7 +204,10 @@ impl BarLines {
     #[must_use]
     pub fn comparing_with(self, known: KnownBars) -> Self {
         let last_close = known.0.last().map(|known| known.close);
-        BarLines { longest_step_ns: known.longest_step_ns(), known, last_close, ..self }
+        let base = self.base;
+        // The weeks of shares show no clock.
+        let week_ends = self.week_ends.filter(|_| !known.week_ends(base).close_elsewhere());
+        BarLines { longest_step_ns: known.longest_step_ns(), known, last_close, week_ends, ..self }
     }
 
     /// The reader of the lines of `file`, whose rows show if a column such as `company` names

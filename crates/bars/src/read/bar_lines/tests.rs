@@ -392,6 +392,32 @@ fn weeks_that_end_as_on_another_clock_are_warned_of() {
     }
 }
 
+// Shares close at 16:00 in New York, which is 21:00 in UTC by its winter's clock: 17:00 in summer.
+#[test]
+fn weeks_of_shares_are_not_taken_for_those_of_another_clock() {
+    // Half hours of two weeks from Monday 2018-06-11 on, 09:30 to 16:00.
+    let half_ns = HOUR_NS / 2;
+    let mut known = Bars::with_capacity(Timeframe::M30, 0);
+    for day in (0..12).filter(|day| day % 7 < 5) {
+        for half in 27..40 {
+            let open_time = (17_693 + day) * DAY_NS + half * half_ns;
+            known.push(Bar { open_time, open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 7.0, ..Bar::default() });
+        }
+    }
+    let rows =
+        ["06.22,15:00", "06.22,15:30", "06.25,09:30", "06.29,15:30", "07.02,09:30", "07.06,15:30", "07.09,09:30"];
+    for has_history in [true, false] {
+        let mut lines = BarLines::new(Path::new("live"), &in_zone("America/New_York"), Timeframe::M30, None);
+        if has_history {
+            lines = lines.comparing_with(KnownBars::new(&known));
+        }
+        for time in rows {
+            lines.push(format!("2018.{time},2,3,1,2,7").as_bytes()).unwrap();
+        }
+        assert_eq!(lines.take_warnings().len(), usize::from(!has_history));
+    }
+}
+
 // A live file without its Friday was followed without a word.
 #[test]
 fn a_day_that_is_missing_is_warned_of() {
