@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bars::{Bar, Bars};
 use crate::clean::fillers::FillerFinder;
+use crate::clean::gaps::Gap;
 use crate::clean::jumps::PAIR_SPACING_MAX_NS;
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
@@ -604,17 +605,19 @@ impl BarLines {
         ));
     }
 
-    /// Warns of a pause of more than a day that is longer than all those of the known bars.
+    /// Warns of a pause of more than a day that is longer than all those of the known bars. A
+    /// history of some months need not show the great holidays.
     fn check_pause(&mut self, open_time: i64) {
         let Some((earlier, longest_step_ns)) = self.earlier_open_time().zip(self.longest_step_ns) else { return };
-        if open_time - earlier <= longest_step_ns.max(DAY_NS) {
+        let pause = Gap { from: earlier + self.base.duration_ns(), to: open_time };
+        if open_time - earlier <= longest_step_ns.max(DAY_NS) || pause.is_of_a_holiday() {
             return;
         }
         self.warnings.push(format!(
-            "{}: there is no bar from {} to {}, and the bars before have no pause of that length: are bars missing?",
+            "{}: there is no bar from {} to {}, and the bars before have no pause of that length: are bars missing, or was it a holiday?",
             self.name.display(),
-            display_utc(earlier + self.base.duration_ns()),
-            display_utc(open_time)
+            display_utc(pause.from),
+            display_utc(pause.to)
         ));
     }
 

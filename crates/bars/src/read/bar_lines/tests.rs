@@ -421,12 +421,17 @@ fn weeks_of_shares_are_not_taken_for_those_of_another_clock() {
 // A live file without its Friday was followed without a word.
 #[test]
 fn a_day_that_is_missing_is_warned_of() {
-    // Hours of Mondays to Fridays, from Monday 2018-01-01 on.
-    let hours = (0..19 * 24).filter(|hour| hour / 24 % 7 < 5).map(|hour| 17_532 * DAY_NS + hour * HOUR_NS);
-    let mut known = Bars::with_capacity(Timeframe::H1, 0);
-    for open_time in hours {
-        known.push(Bar { open_time, open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 7.0, ..Bar::default() });
-    }
+    // Hours of Mondays to Fridays of three weeks.
+    let weeks_from = |monday: i64| {
+        let hours = (0..19 * 24).filter(|hour| hour / 24 % 7 < 5).map(|hour| monday * DAY_NS + hour * HOUR_NS);
+        let mut known = Bars::with_capacity(Timeframe::H1, 0);
+        for open_time in hours {
+            known.push(Bar { open_time, open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 7.0, ..Bar::default() });
+        }
+        known
+    };
+    // From Mondays 2018-01-01 and 2017-12-04 on.
+    let (known, december) = (weeks_from(17_532), weeks_from(17_504));
     let few = {
         let mut few = known.clone();
         few.truncate(24);
@@ -437,6 +442,8 @@ fn a_day_that_is_missing_is_warned_of() {
         (&known, "2018-01-22 00:00", None),
         (&known, "2018-01-23 00:00", Some("there is no bar from 2018-01-20T00:00:00Z to 2018-01-23T00:00:00Z, and")),
         (&few, "2018-01-05 00:00", None),
+        // Monday is Christmas Day.
+        (&december, "2017-12-26 00:00", None),
     ] {
         let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::H1, bars.open_time.last().copied());
         let mut lines = lines.comparing_with(KnownBars::new(bars));
