@@ -228,7 +228,8 @@ impl BarLines {
     /// was stated.
     pub fn push(&mut self, line: &[u8]) -> Result<Vec<Bar>> {
         self.count += 1;
-        let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.count == 1).unwrap_or(line).trim_ascii_end();
+        // Files that were joined have the mark of each.
+        let text = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii_end();
         if let Some(format) = self.format {
             return Ok(self.row(&format, self.count, text)?.into_iter().collect());
         }

@@ -33,6 +33,9 @@ fn read_whole(text: &str, options: &ReadOptions) -> Vec<Bar> {
 fn lines_give_the_bars_of_a_file() {
     let header = "\u{feff}note of the vendor\ntime,close,low,high,open,volume\r\n2018-01-02 00:00,1.1,1,1.2,1.05,7\r\n\r\n\
                   time,close,low,high,open,volume\n2018-01-02 00:01,1.1,1,1.2,1.05,\"1,234\"";
+    // Two files in one, each with its mark and header.
+    let joined = "\u{feff}time,open,high,low,close\n2018-01-02 00:00,1,1,1,1\n\
+                  \u{feff}time,open,high,low,close\n2018-01-02 00:01,1,1,1,1\n";
     let metatrader = "2018.06.01,17:00,1.1,1.2,1,1.15,7\n2018.06.01,17:01,1.1,1.2,1,1.15,7\n";
     let adjusted = "2018-01-01 10:00,4,8,2,4,9\n";
     // The hour from 01:00 comes twice in New York on 2018-11-04; a minute is missing in both
@@ -51,6 +54,7 @@ fn lines_give_the_bars_of_a_file() {
     for (text, options) in [
         (filled.as_str(), in_zone("UTC")),
         (header, in_zone("+02:00")),
+        (joined, in_zone("UTC")),
         (metatrader, in_zone("new-york+7")),
         (metatrader, ReadOptions { stamped_at: StampedAt::Close, ..in_zone("UTC") }),
         (adjusted, in_zone("UTC")),
