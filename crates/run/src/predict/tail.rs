@@ -88,6 +88,9 @@ enum Encoding {
 /// The number that two bytes of UTF-16 are.
 type Unit = fn([u8; 2]) -> u16;
 
+/// U+FFFD, as which `ingest` reads half a unit too: no field that ends with it is a number.
+const CUT: u16 = 0xfffd;
+
 impl Encoding {
     /// The encoding of a text whose first line is `line`: by the mark in front, or by the NUL in
     /// every second byte of ASCII.
@@ -100,7 +103,8 @@ impl Encoding {
     }
 
     /// The text in UTF-8 of `line`, which was cut behind the byte of a line feed. In little-endian
-    /// text that leaves the second byte of the line feed in front of the next line.
+    /// text that leaves the second byte of the line feed in front of the next line. Half a unit at
+    /// the end is no character: the text was cut in it.
     fn to_utf8(self, line: &[u8]) -> Option<String> {
         let (line, unit) = match self {
             Encoding::Utf8 => return None,
@@ -109,7 +113,8 @@ impl Encoding {
         };
         let units = line.chunks(2).map(|bytes| match *bytes {
             [first, second] => unit([first, second]),
-            _ => u16::from(bytes[0]),
+            [b'\n'] => u16::from(b'\n'),
+            _ => CUT,
         });
         Some(char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
     }
@@ -331,6 +336,23 @@ mod tests {
                 assert!(piped.next_into(&mut line).unwrap() && line == b"one\n");
                 assert!(piped.next_into(&mut line).unwrap() && line == b"two");
             }
+        }
+    }
+
+    /// The price of a bar that was being written ended with half a digit, and counted.
+    #[test]
+    fn half_a_character_is_no_digit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("live.csv");
+        let text = "one\n1.25";
+        let little_endian: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big_endian: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        for bytes in [little_endian, big_endian] {
+            std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+            let mut line = Vec::new();
+            let mut ending = Tail::open(BarSource::File { path: &path, at_end: AtEnd::Stop }).unwrap();
+            assert!(ending.next_into(&mut line).unwrap() && line == b"one\n");
+            assert!(ending.next_into(&mut line).unwrap() && line == "1.2\u{fffd}".as_bytes());
         }
     }
 
