@@ -24,7 +24,7 @@ const OWN_WEEKS_MIN: usize = 4;
 const DOUBT_WEEKS_MIN: usize = 2;
 /// Weeks in which clocks that change at different times of the year differ.
 const YEAR_WEEKS: i64 = 53;
-/// Longest weekend of two ordinary weeks. A holiday beside it, or an early close, makes it longer.
+/// Longest weekend between ordinary weeks. A holiday beside it, or an early close, makes it longer.
 const ORDINARY_NS_MAX: i64 = 2 * DAY_NS + 3 * HOUR_NS;
 /// Smallest difference between a wrong clock and the right one. The last trade of a week may be
 /// some minutes early.
