@@ -31,6 +31,7 @@ pub use error::row_error::{OnError, RowError, RowFix};
 pub use error::tick_error::TickError;
 pub use error::{Error, Result};
 pub use parse::adjustment::{Adjustments, ShareSplit};
+pub use parse::encoding::ByteOrder;
 pub use parse::format_name::FormatName;
 pub use parse::header::{NumberColumn, TableColumns};
 pub use parse::ledger::RowCount;

@@ -4,6 +4,7 @@ pub(crate) mod fillers;
 pub(crate) mod gap;
 pub(crate) mod gaps;
 pub(crate) mod grid;
+pub(crate) mod holidays;
 pub(crate) mod jumps;
 pub(crate) mod order;
 pub(crate) mod sessions;

@@ -24,6 +24,11 @@ const OWN_WEEKS_MIN: usize = 4;
 const DOUBT_WEEKS_MIN: usize = 2;
 /// Weeks in which clocks that change at different times of the year differ.
 const YEAR_WEEKS: i64 = 53;
+/// Longest weekend between ordinary weeks. A holiday beside it, or an early close, makes it longer.
+const ORDINARY_NS_MAX: i64 = 2 * DAY_NS + 3 * HOUR_NS;
+/// Smallest difference between a wrong clock and the right one. The last trade of a week may be
+/// some minutes early.
+const CLOCK_ERROR_NS_MIN: i64 = 30 * MINUTE_NS;
 
 /// The clock by which a file is read, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -190,13 +195,25 @@ impl WeekEnds {
         self.kept(zone, "as stated", (fits && is_clear).then_some(best)).warning
     }
 
-    /// A doubt about the clock of these weeks, whose times are in UTC, if those of `before` close on
-    /// Friday at 17:00 in New York and several of these all at one other hour.
+    /// True if there are weekends, whose times are in UTC, and most do not begin on Friday at 17:00
+    /// in New York: the market is one of other hours, such as that of shares.
+    pub(crate) fn close_elsewhere(&self) -> bool {
+        !self.weekends.is_empty() && 2 * self.agreeing(&Zone::utc()) <= self.weekends.len()
+    }
+
+    /// A doubt about the clock of these weeks, whose times are in UTC, if those of `before` close
+    /// on Friday at 17:00 in New York and several of these all at one other hour. Weeks that a
+    /// holiday ends early count for none.
     pub(crate) fn doubt_after(&self, before: &WeekEnds) -> Option<String> {
         let (utc, weeks) = (Zone::utc(), self.weekends.len());
-        let missed: Vec<&Weekend> = self.weekends.iter().filter(|weekend| !self.closes(&utc, weekend)).collect();
-        let first = *missed.first()?;
         let past_ns = |weekend: &Weekend| WeekEnds::past_close_ns(&utc, weekend);
+        let is_missed = |weekend: &&Weekend| {
+            weekend.open_ns - weekend.close_ns <= ORDINARY_NS_MAX
+                && !self.closes(&utc, weekend)
+                && past_ns(weekend).abs() >= CLOCK_ERROR_NS_MIN
+        };
+        let missed: Vec<&Weekend> = self.weekends.iter().filter(is_missed).collect();
+        let first = *missed.first()?;
         let are_alike = missed.iter().all(|weekend| (past_ns(weekend) - past_ns(first)).abs() <= TOLERANCE_NS);
         let is_clear = missed.len() >= DOUBT_WEEKS_MIN && 2 * missed.len() > weeks && are_alike;
         let was_known = 2 * before.agreeing(&utc) > before.weekends.len();
@@ -510,6 +527,17 @@ mod tests {
             assert!(expected.is_none_or(|text| doubt.is_some_and(|doubt| doubt.contains(text))), "{clock}");
         }
         assert_eq!(WeekEnds::new(Timeframe::M1).doubt(FormatName::MetaTrader, &Zone::utc()), None);
+    }
+
+    /// The last trades of quiet weeks were taken for those of another clock.
+    #[test]
+    fn later_weeks_are_doubted_where_they_close_at_another_hour() {
+        let before = weeks("UTC", 0, 8);
+        for (early_ns, is_doubted) in [(0, false), (8 * MINUTE_NS, false), (HOUR_NS, true)] {
+            let mut later = weeks("UTC", 20, 3);
+            later.weekends.iter_mut().for_each(|weekend| weekend.close_ns -= early_ns);
+            assert_eq!(later.doubt_after(&before).is_some(), is_doubted, "{early_ns}");
+        }
     }
 
     #[test]

@@ -5,8 +5,10 @@ use std::io::{self, BufRead, Read};
 
 /// Byte order of UTF-16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ByteOrder {
+pub enum ByteOrder {
+    /// The low byte comes first.
     LittleEndian,
+    /// The high byte comes first.
     BigEndian,
 }
 
@@ -15,7 +17,7 @@ impl ByteOrder {
     ///
     /// It is told from the mark in front, or, where there is none, from two characters of ASCII: no
     /// other text has a NUL in every second byte.
-    pub(crate) fn recognised(head: &[u8]) -> Option<Self> {
+    pub fn recognised(head: &[u8]) -> Option<Self> {
         match head {
             [0xff, 0xfe, ..] => Some(ByteOrder::LittleEndian),
             [0xfe, 0xff, ..] => Some(ByteOrder::BigEndian),
@@ -25,7 +27,8 @@ impl ByteOrder {
         }
     }
 
-    fn unit(self, bytes: [u8; 2]) -> u16 {
+    /// The unit that two bytes are.
+    pub fn unit(self, bytes: [u8; 2]) -> u16 {
         match self {
             ByteOrder::LittleEndian => u16::from_le_bytes(bytes),
             ByteOrder::BigEndian => u16::from_be_bytes(bytes),

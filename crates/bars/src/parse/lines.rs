@@ -100,7 +100,8 @@ impl<'a> TextLines<'a> {
         while line.last().is_some_and(u8::is_ascii_whitespace) {
             line.pop();
         }
-        if self.line == 1 && line.starts_with(BYTE_ORDER_MARK) {
+        // Files that were joined have the mark of each.
+        if line.starts_with(BYTE_ORDER_MARK) {
             line.drain(..BYTE_ORDER_MARK.len());
         }
         Ok(Some(self.line))
@@ -263,6 +264,9 @@ mod tests {
         assert_eq!(lines_of(text).unwrap(), expected);
         assert_eq!(lines_of(&gzip(text)).unwrap(), expected);
         assert_eq!(lines_of(b"").unwrap(), []);
+        // A file behind another one, each with a mark.
+        let joined = lines_of(b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n").unwrap();
+        assert_eq!(joined, [(1, "a".to_owned()), (2, "b".to_owned())]);
     }
 
     #[test]

@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bars::{Bar, Bars};
 use crate::clean::fillers::FillerFinder;
+use crate::clean::gaps::Gap;
 use crate::clean::jumps::PAIR_SPACING_MAX_NS;
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
@@ -62,6 +63,15 @@ impl KnownBars {
         let span_ns = self.0.last()?.open_time - self.0.first()?.open_time;
         let longest_ns = self.0.windows(2).map(|pair| pair[1].open_time - pair[0].open_time).max();
         longest_ns.filter(|_| span_ns >= PAUSES_SHOWN_NS)
+    }
+
+    /// The ends of the weeks of bars of `base`.
+    fn week_ends(&self, base: Timeframe) -> WeekEnds {
+        let mut ends = WeekEnds::new(base);
+        for pair in self.0.windows(2) {
+            ends.add_pause(pair[0].open_time, pair[1].open_time, base.duration_ns());
+        }
+        ends
     }
 }
 
@@ -134,7 +144,8 @@ pub struct BarLines {
     reached: Option<i64>,
     /// Distances of the rows so far; `None` once two were as far apart as bars of `base`.
     spacings: Option<Spacings>,
-    /// The ends of weeks that rows without offset show; `None` once the clock was doubted.
+    /// The ends of weeks that rows without offset show; `None` once the clock was doubted, and
+    /// where weeks show none.
     week_ends: Option<WeekEnds>,
     /// The last row's time, if it is without offset.
     last_wall_ns: Option<i64>,
@@ -194,7 +205,10 @@ impl BarLines {
     #[must_use]
     pub fn comparing_with(self, known: KnownBars) -> Self {
         let last_close = known.0.last().map(|known| known.close);
-        BarLines { longest_step_ns: known.longest_step_ns(), known, last_close, ..self }
+        let base = self.base;
+        // The weeks of shares show no clock.
+        let week_ends = self.week_ends.filter(|_| !known.week_ends(base).close_elsewhere());
+        BarLines { longest_step_ns: known.longest_step_ns(), known, last_close, week_ends, ..self }
     }
 
     /// The reader of the lines of `file`, whose rows show if a column such as `company` names
@@ -214,7 +228,8 @@ impl BarLines {
     /// was stated.
     pub fn push(&mut self, line: &[u8]) -> Result<Vec<Bar>> {
         self.count += 1;
-        let text = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| self.count == 1).unwrap_or(line).trim_ascii_end();
+        // Files that were joined have the mark of each.
+        let text = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii_end();
         if let Some(format) = self.format {
             return Ok(self.row(&format, self.count, text)?.into_iter().collect());
         }
@@ -591,17 +606,19 @@ impl BarLines {
         ));
     }
 
-    /// Warns of a pause of more than a day that is longer than all those of the known bars.
+    /// Warns of a pause of more than a day that is longer than all those of the known bars. A
+    /// history of some months need not show the great holidays.
     fn check_pause(&mut self, open_time: i64) {
         let Some((earlier, longest_step_ns)) = self.earlier_open_time().zip(self.longest_step_ns) else { return };
-        if open_time - earlier <= longest_step_ns.max(DAY_NS) {
+        let pause = Gap { from: earlier + self.base.duration_ns(), to: open_time };
+        if open_time - earlier <= longest_step_ns.max(DAY_NS) || pause.is_of_a_holiday() {
             return;
         }
         self.warnings.push(format!(
-            "{}: there is no bar from {} to {}, and the bars before have no pause of that length: are bars missing?",
+            "{}: there is no bar from {} to {}, and the bars before have no pause of that length: are bars missing, or was it a holiday?",
             self.name.display(),
-            display_utc(earlier + self.base.duration_ns()),
-            display_utc(open_time)
+            display_utc(pause.from),
+            display_utc(pause.to)
         ));
     }
 

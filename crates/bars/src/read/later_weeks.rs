@@ -41,17 +41,24 @@ mod tests {
     fn weeks_that_end_an_hour_off_are_doubted() {
         // Sundays 2018-01-07 and 2018-05-06.
         let (winter, summer) = (17_538 * DAY_NS, 17_657 * DAY_NS);
-        for (summer_hour, summer_weeks, expected) in [(21, 3, false), (20, 3, true), (20, 2, false)] {
+        for (summer_hour, summer_weeks, summer_days, expected) in [
+            (21, 3, 5, false),
+            (20, 3, 5, true),
+            (20, 2, 5, false),
+            // Fridays without trade, as before Christmas and New Year.
+            (21, 3, 4, false),
+        ] {
             let mut bars = Bars::with_capacity(Timeframe::H1, 0);
             let mut known_until = 0;
-            for (first, weeks) in [(winter + 22 * HOUR_NS, 3), (summer + summer_hour * HOUR_NS, summer_weeks)] {
+            let summer = summer + summer_hour * HOUR_NS;
+            for (first, weeks, days) in [(winter + 22 * HOUR_NS, 3, 5), (summer, summer_weeks, summer_days)] {
                 known_until = bars.open_time.last().copied().unwrap_or(known_until);
-                for hour in (0..weeks * 7 * 24).filter(|hour| hour % (7 * 24) < 5 * 24) {
+                for hour in (0..weeks * 7 * 24).filter(|hour| hour % (7 * 24) < days * 24) {
                     bars.push(Bar { open_time: first + hour * HOUR_NS, ..Bar::default() });
                 }
             }
             let doubt = later_weeks_doubt(&bars, known_until).unwrap();
-            assert_eq!(doubt.is_some(), expected, "{summer_hour} {summer_weeks}: {doubt:?}");
+            assert_eq!(doubt.is_some(), expected, "{summer_hour} {summer_weeks} {summer_days}: {doubt:?}");
             let said = "2 of 2 weeks of the new bars do not close on Friday at 17:00 in New York, as those before do, but at \
                         one other hour (2018-05-11 at 16:00)";
             assert!(doubt.is_none_or(|doubt| doubt.starts_with(said)));

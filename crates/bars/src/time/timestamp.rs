@@ -237,7 +237,7 @@ fn days_in_month(year: i64, month: i64) -> i64 {
 
 /// Days from 1970-01-01 in the Gregorian calendar: years are counted from March, so that the leap
 /// day ends them.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
+pub(crate) fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = year - i64::from(month <= 2);
     let months_since_march = (month + 9) % 12;
     let day_of_year = (153 * months_since_march + 2) / 5 + day - 1;

@@ -166,7 +166,7 @@ fn meant_offset(name: &str) -> Option<String> {
         return None;
     }
     match offset.parse::<i64>() {
-        Ok(hours) if hours.abs() <= HOURS_MAX => Some(format!("{hours:+03}:00")),
+        Ok(hours) if (-HOURS_MAX..=HOURS_MAX).contains(&hours) => Some(format!("{hours:+03}:00")),
         _ => parse_offset(offset.as_bytes()).map(|_| offset.to_owned()),
     }
 }
@@ -237,7 +237,7 @@ const ABBREVIATION_LEN_MAX: usize = 3;
 /// city where that is enough.
 fn shifted(name: &str) -> Option<Zone> {
     let (place, hours) = name.split_at(name.rfind(['+', '-'])?);
-    let ahead: i64 = hours.parse().ok().filter(|ahead: &i64| ahead.abs() <= HOURS_MAX)?;
+    let ahead: i64 = hours.parse().ok().filter(|ahead: &i64| (-HOURS_MAX..=HOURS_MAX).contains(ahead))?;
     let place = place.to_ascii_lowercase();
     if place == "utc" {
         return format!("{ahead:+03}:00").parse().ok();
@@ -363,9 +363,11 @@ mod tests {
             assert!(error.contains(&format!(": expected {offset}, or UTC, an offset such as")), "{error}");
             assert!(offset.parse::<Zone>().is_ok() && !error.contains("Etc/GMT"), "{error}");
         }
-        for name in ["GMT+99", "EST+7", "GMT+x"] {
+        // The least number of 64 bits has no absolute value.
+        for name in ["GMT+99", "EST+7", "GMT+x", "GMT-9223372036854775808"] {
             assert_eq!(meant_offset(name), None, "{name}");
         }
+        assert!("london-9223372036854775808".parse::<Zone>().is_err());
     }
 
     #[test]

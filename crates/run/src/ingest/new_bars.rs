@@ -28,10 +28,11 @@ pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], ke
         roles.require_same(summary, out)?;
         let Some(then) = instrument(&kept.provenance, symbol) else { continue };
         let first = then["first_open_time_ns"].as_i64();
+        let is_moved = first.is_some_and(|first| first != summary.first_open_time);
         if let Some(change) = ClockChange::find(then, summary)
-            && (kept.recipe.bins != Bins::default() || first.is_some_and(|first| first != summary.first_open_time))
+            && let Some(reason) = change.reason_against(is_moved, &kept.recipe.bins)
         {
-            return Err(change.refusal(&kept.recipe.bins, out));
+            return Err(change.refusal(&reason, out));
         }
         if let Some(first) = first
             && first != summary.first_open_time
@@ -79,11 +80,20 @@ impl<'a> ClockChange<'a> {
         })
     }
 
-    /// The error where bars of before depend on the clock.
-    fn refusal(&self, bins: &Bins, out: &Path) -> Error {
+    /// Why the series cannot go on, if the bars of before depend on the clock: they are moved, or
+    /// `bins` are by it.
+    fn reason_against(&self, is_moved: bool, bins: &Bins) -> Option<String> {
+        if is_moved {
+            return Some("the bars of before would be at other times".to_owned());
+        }
+        let are_by_it = *bins != Bins::default() && bins.to_string() == self.was;
+        are_by_it.then(|| format!("bars of longer timeframes start by the clock {bins}"))
+    }
+
+    fn refusal(&self, reason: &str, out: &Path) -> Error {
         let ClockChange { file, was, now } = self;
         Error::data(format!(
-            "{}: its times were read as {was} when {} was made, and with the new bars its clock is {now} ({}); bars of longer timeframes start by the clock {bins}; nothing was written: ingest all files anew, with their zone stated",
+            "{}: its times were read as {was} when {} was made, and with the new bars its clock is {now} ({}); {reason}; nothing was written: ingest all files anew, with their zone stated",
             file.path.display(),
             out.display(),
             file.zone_why

@@ -180,16 +180,17 @@ impl PassedLines {
     }
 }
 
-/// Puts `bar`, of which the history has a part, in the place of the last of its `bars`.
+/// Puts `bar`, of which the history has a part, in its place as the last of `bars`. A file of the
+/// history that was read again may have later ones.
 fn replace_last(bars: &mut Bars, bar: Bar, symbol: &str, host: &Host<'_>) {
     host.observer.note(&format!(
         "{symbol}: the bar that opens at {} was unfinished in the bars before; it is as the followed bars have it now",
         utc(bar.open_time)
     ));
-    let last = bars.len() - 1;
+    let place = bars.open_time.partition_point(|&open_time| open_time < bar.open_time);
     // Spreads of lines may have another unit.
-    let spread = bars.bar(last).spread;
-    bars.truncate(last);
+    let spread = if place < bars.len() { bars.bar(place).spread } else { 0.0 };
+    bars.truncate(place);
     bars.push(Bar { spread, ..bar });
 }
 
@@ -401,7 +402,21 @@ fn report(
 
 #[cfg(test)]
 mod tests {
+    use megabatch_bars::Timeframe;
+
     use super::*;
+
+    /// A file that grew between the start and the finished bar ended the process.
+    #[test]
+    fn a_finished_bar_is_the_last_of_a_history_that_grew() {
+        let minute = |minutes: i64, close: f64| Bar { open_time: minutes * 60_000_000_000, close, ..Bar::default() };
+        for count in [2, 3] {
+            let mut bars = Bars::with_capacity(Timeframe::M1, 0);
+            (0..count).for_each(|minutes| bars.push(minute(minutes, 1.0)));
+            replace_last(&mut bars, minute(1, 2.0), "EURUSD", &Host::silent());
+            assert_eq!((bars.len(), &bars.close[..]), (2, &[1.0, 2.0][..]), "{count}");
+        }
+    }
 
     /// A file named after EURUSD was refused for EURUSD.pro.
     #[test]

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use megabatch_bars::LINE_BYTES_MAX;
+use megabatch_bars::{ByteOrder, LINE_BYTES_MAX};
 
 use crate::error::{Error, Result};
 
@@ -81,35 +81,31 @@ enum Input<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Encoding {
     Utf8,
-    Utf16LittleEndian,
-    Utf16BigEndian,
+    Utf16(ByteOrder),
 }
 
-/// The number that two bytes of UTF-16 are.
-type Unit = fn([u8; 2]) -> u16;
+/// U+FFFD, as which `ingest` reads half a unit too: no field that ends with it is a number.
+const CUT: u16 = 0xfffd;
 
 impl Encoding {
-    /// The encoding of a text whose first line is `line`: by the mark in front, or by the NUL in
-    /// every second byte of ASCII.
+    /// The encoding of a text whose first line is `line`.
     fn recognised(line: &[u8]) -> Self {
-        match line {
-            [0xff, 0xfe, ..] | [1..=0x7f, 0, 1..=0x7f, 0, ..] => Encoding::Utf16LittleEndian,
-            [0xfe, 0xff, ..] | [0, 1..=0x7f, 0, 1..=0x7f, ..] => Encoding::Utf16BigEndian,
-            _ => Encoding::Utf8,
-        }
+        ByteOrder::recognised(&line[..line.len().min(4)]).map_or(Encoding::Utf8, Encoding::Utf16)
     }
 
     /// The text in UTF-8 of `line`, which was cut behind the byte of a line feed. In little-endian
-    /// text that leaves the second byte of the line feed in front of the next line.
+    /// text that leaves the second byte of the line feed in front of the next line. Half a unit at
+    /// the end is no character: the text was cut in it.
     fn to_utf8(self, line: &[u8]) -> Option<String> {
-        let (line, unit) = match self {
-            Encoding::Utf8 => return None,
-            Encoding::Utf16LittleEndian => (line.strip_prefix(&[0_u8]).unwrap_or(line), u16::from_le_bytes as Unit),
-            Encoding::Utf16BigEndian => (line, u16::from_be_bytes as Unit),
+        let Encoding::Utf16(byte_order) = self else { return None };
+        let line = match byte_order {
+            ByteOrder::LittleEndian => line.strip_prefix(&[0_u8]).unwrap_or(line),
+            ByteOrder::BigEndian => line,
         };
         let units = line.chunks(2).map(|bytes| match *bytes {
-            [first, second] => unit([first, second]),
-            _ => u16::from(bytes[0]),
+            [first, second] => byte_order.unit([first, second]),
+            [b'\n'] => u16::from(b'\n'),
+            _ => CUT,
         });
         Some(char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
     }
@@ -331,6 +327,23 @@ mod tests {
                 assert!(piped.next_into(&mut line).unwrap() && line == b"one\n");
                 assert!(piped.next_into(&mut line).unwrap() && line == b"two");
             }
+        }
+    }
+
+    /// The price of a bar that was being written ended with half a digit, and counted.
+    #[test]
+    fn half_a_character_is_no_digit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("live.csv");
+        let text = "one\n1.25";
+        let little_endian: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big_endian: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        for bytes in [little_endian, big_endian] {
+            std::fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+            let mut line = Vec::new();
+            let mut ending = Tail::open(BarSource::File { path: &path, at_end: AtEnd::Stop }).unwrap();
+            assert!(ending.next_into(&mut line).unwrap() && line == b"one\n");
+            assert!(ending.next_into(&mut line).unwrap() && line == "1.2\u{fffd}".as_bytes());
         }
     }
 

@@ -33,6 +33,9 @@ fn read_whole(text: &str, options: &ReadOptions) -> Vec<Bar> {
 fn lines_give_the_bars_of_a_file() {
     let header = "\u{feff}note of the vendor\ntime,close,low,high,open,volume\r\n2018-01-02 00:00,1.1,1,1.2,1.05,7\r\n\r\n\
                   time,close,low,high,open,volume\n2018-01-02 00:01,1.1,1,1.2,1.05,\"1,234\"";
+    // Two files in one, each with its mark and header.
+    let joined = "\u{feff}time,open,high,low,close\n2018-01-02 00:00,1,1,1,1\n\
+                  \u{feff}time,open,high,low,close\n2018-01-02 00:01,1,1,1,1\n";
     let metatrader = "2018.06.01,17:00,1.1,1.2,1,1.15,7\n2018.06.01,17:01,1.1,1.2,1,1.15,7\n";
     let adjusted = "2018-01-01 10:00,4,8,2,4,9\n";
     // The hour from 01:00 comes twice in New York on 2018-11-04; a minute is missing in both
@@ -51,6 +54,7 @@ fn lines_give_the_bars_of_a_file() {
     for (text, options) in [
         (filled.as_str(), in_zone("UTC")),
         (header, in_zone("+02:00")),
+        (joined, in_zone("UTC")),
         (metatrader, in_zone("new-york+7")),
         (metatrader, ReadOptions { stamped_at: StampedAt::Close, ..in_zone("UTC") }),
         (adjusted, in_zone("UTC")),
@@ -392,15 +396,46 @@ fn weeks_that_end_as_on_another_clock_are_warned_of() {
     }
 }
 
+// Shares close at 16:00 in New York, which is 21:00 in UTC by its winter's clock: 17:00 in summer.
+#[test]
+fn weeks_of_shares_are_not_taken_for_those_of_another_clock() {
+    // Half hours of two weeks from Monday 2018-06-11 on, 09:30 to 16:00.
+    let half_ns = HOUR_NS / 2;
+    let mut known = Bars::with_capacity(Timeframe::M30, 0);
+    for day in (0..12).filter(|day| day % 7 < 5) {
+        for half in 27..40 {
+            let open_time = (17_693 + day) * DAY_NS + half * half_ns;
+            known.push(Bar { open_time, open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 7.0, ..Bar::default() });
+        }
+    }
+    let rows =
+        ["06.22,15:00", "06.22,15:30", "06.25,09:30", "06.29,15:30", "07.02,09:30", "07.06,15:30", "07.09,09:30"];
+    for has_history in [true, false] {
+        let mut lines = BarLines::new(Path::new("live"), &in_zone("America/New_York"), Timeframe::M30, None);
+        if has_history {
+            lines = lines.comparing_with(KnownBars::new(&known));
+        }
+        for time in rows {
+            lines.push(format!("2018.{time},2,3,1,2,7").as_bytes()).unwrap();
+        }
+        assert_eq!(lines.take_warnings().len(), usize::from(!has_history));
+    }
+}
+
 // A live file without its Friday was followed without a word.
 #[test]
 fn a_day_that_is_missing_is_warned_of() {
-    // Hours of Mondays to Fridays, from Monday 2018-01-01 on.
-    let hours = (0..19 * 24).filter(|hour| hour / 24 % 7 < 5).map(|hour| 17_532 * DAY_NS + hour * HOUR_NS);
-    let mut known = Bars::with_capacity(Timeframe::H1, 0);
-    for open_time in hours {
-        known.push(Bar { open_time, open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 7.0, ..Bar::default() });
-    }
+    // Hours of Mondays to Fridays of three weeks.
+    let weeks_from = |monday: i64| {
+        let hours = (0..19 * 24).filter(|hour| hour / 24 % 7 < 5).map(|hour| monday * DAY_NS + hour * HOUR_NS);
+        let mut known = Bars::with_capacity(Timeframe::H1, 0);
+        for open_time in hours {
+            known.push(Bar { open_time, open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 7.0, ..Bar::default() });
+        }
+        known
+    };
+    // From Mondays 2018-01-01 and 2017-12-04 on.
+    let (known, december) = (weeks_from(17_532), weeks_from(17_504));
     let few = {
         let mut few = known.clone();
         few.truncate(24);
@@ -411,6 +446,8 @@ fn a_day_that_is_missing_is_warned_of() {
         (&known, "2018-01-22 00:00", None),
         (&known, "2018-01-23 00:00", Some("there is no bar from 2018-01-20T00:00:00Z to 2018-01-23T00:00:00Z, and")),
         (&few, "2018-01-05 00:00", None),
+        // Monday is Christmas Day.
+        (&december, "2017-12-26 00:00", None),
     ] {
         let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::H1, bars.open_time.last().copied());
         let mut lines = lines.comparing_with(KnownBars::new(bars));

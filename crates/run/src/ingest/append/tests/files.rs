@@ -347,20 +347,26 @@ fn hours_of_a_broker(folder: &Path) -> [PathBuf; 2] {
     [write("EURUSD-winter.csv", "2018-01-08", 0), write("EURUSD-summer.csv", "2018-05-07", -1)]
 }
 
-/// The winter of a broker fits several clocks. The summer decided for another one than the bins had.
+/// A recipe of hours.
+fn hourly(file: &Path, bins: &str) -> Recipe {
+    Recipe {
+        timeframes: windows("H1:6,H4:2"),
+        horizon: 2,
+        features: "log_return,body".parse().unwrap(),
+        bins: bins.parse().unwrap(),
+        ..base(vec![file.to_owned()])
+    }
+}
+
+/// The winter of a broker fits several clocks. The summer decided for another one than the bins
+/// had. Bins by a third clock, to which neither matters, were refused too.
 #[test]
 fn another_clock_than_that_of_the_bins_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let [winter, summer] = hours_of_a_broker(folder.path());
     let out = folder.path().join("series.h5");
-    for (bins, is_refused) in [("exchange", true), ("new-york+7", true), ("UTC", false)] {
-        let hours = |file: &PathBuf| Recipe {
-            timeframes: windows("H1:6,H4:2"),
-            horizon: 2,
-            features: "log_return,body".parse().unwrap(),
-            bins: bins.parse().unwrap(),
-            ..base(vec![file.clone()])
-        };
+    for (bins, is_refused) in [("exchange", true), ("new-york+7", true), ("UTC", false), ("America/New_York", false)] {
+        let hours = |file: &PathBuf| hourly(file, bins);
         let report = ingest(&hours(&winter), &out, &Host::silent()).unwrap();
         assert!(report.text.contains("times are new-york+7 (5 of 5 weeks"), "{}", report.text);
         let before = fs::read(&out).unwrap();
@@ -378,4 +384,18 @@ fn another_clock_than_that_of_the_bins_is_refused() {
         assert!(said.contains("its clock is +02:00 (10 of 10 weeks") && said.contains("zone stated"), "{said}");
         assert!(fs::read(&out).unwrap() == before, "the series was changed");
     }
+}
+
+/// The error named the clock of the bins, which is UTC.
+#[test]
+fn bars_that_another_clock_would_move_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [winter, summer] = hours_of_a_broker(folder.path());
+    let out = folder.path().join("series.h5");
+    // Four days show no clock.
+    let days = part(&winter, "EURUSD-days.csv", 0..96);
+    ingest(&hourly(&days, "UTC"), &out, &Host::silent()).unwrap();
+    let said = append(&hourly(&summer, "UTC"), &[], &out, &Host::silent()).unwrap_err().to_string();
+    assert!(said.contains("EURUSD-days.csv: its times were read as UTC when"), "{said}");
+    assert!(said.contains("; the bars of before would be at other times; nothing was written"), "{said}");
 }
