@@ -180,16 +180,6 @@ impl<T: Operand> Cells<T> {
         self.int8_weights = matrices.map(|(matrix, cell)| matrix.for_rows_of(cell.input)).collect();
     }
 
-    fn product<'a, S: Operand>(
-        &self,
-        a: TensorSlice<'a, S>,
-        b: TensorSlice<'a, S>,
-        shape: [usize; 3],
-        layout: Transpose,
-    ) -> Product<'a, S> {
-        Product { a, b, bias: None, shape, layout, arithmetic: self.arithmetic }
-    }
-
     /// Takes the weights as they are now.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
         interleave(&self.weight_rows, parameters, &mut self.weights)?;
@@ -227,7 +217,7 @@ impl<T: Operand> Cells<T> {
             shared.rows.quantize(x, [rows, input])?;
             return multiply_int8(&shared.rows, matrix, bias, to, to_start);
         }
-        let product = self.product(x, self.weight(k), [rows, 4 * self.hidden, input], Transpose::Nt);
+        let product = self.arithmetic.product(x, self.weight(k), [rows, 4 * self.hidden, input], Transpose::Nt);
         multiply(&Product { bias, ..product }, Output::Overwrite, to, to_start, &mut shared.scratch)
     }
 
@@ -242,7 +232,7 @@ impl<T: Operand> Cells<T> {
         shared: &mut Shared,
     ) -> Result<()> {
         let shape = [steps.rows, self.timeframes[k].input, 4 * self.hidden];
-        let product = self.product(steps.d_gates, self.weight(k), shape, Transpose::Nn);
+        let product = self.arithmetic.product(steps.d_gates, self.weight(k), shape, Transpose::Nn);
         multiply(&product, Output::Overwrite, to, to_start, &mut shared.scratch)
     }
 
@@ -285,7 +275,7 @@ impl<T: Operand> Cells<T> {
 
     fn recurrent_weight_grads(&mut self, k: usize, steps: &Steps<'_, T>, scratch: &mut Scratch) -> Result<()> {
         let (shape, [_, hh, _]) = ([4 * self.hidden, self.hidden, steps.rows], self.timeframes[k].gradients);
-        let product = self.product(steps.d_gates, steps.hidden_before, shape, Transpose::Tn);
+        let product = self.arithmetic.product(steps.d_gates, steps.hidden_before, shape, Transpose::Tn);
         multiply(&product, Output::Overwrite, &mut self.gradients, hh, scratch)
     }
 
@@ -301,7 +291,7 @@ impl<T: Operand> Cells<T> {
         // Sums by bar of 16-bit gradients have more bits than TF32 drops.
         let arithmetic = if T::IS_NARROW { Arithmetic::Tf32 } else { self.arithmetic };
         let shape = [gates, input, rows];
-        let product = Product { a: d_gates, b: x, bias: None, shape, layout: Transpose::Tn, arithmetic };
+        let product = arithmetic.product(d_gates, x, shape, Transpose::Tn);
         multiply(&product, Output::Overwrite, &mut self.gradients, ih, scratch)?;
         if self.bias.is_none() {
             return Ok(());

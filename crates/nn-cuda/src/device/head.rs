@@ -206,14 +206,13 @@ impl<T: Operand> DeviceHead<T> {
         let objective = LossScaling { terms: &self.terms, scale };
         loss(&self.table, predictions, objective, d_outputs, &mut self.totals, scratch)?;
 
-        let product = |a, b, shape, layout| Product { a, b, bias: None, shape, layout, arithmetic };
         let weight = TensorSlice::from(&self.weight);
         let d_outputs = TensorSlice::from(&workspace.d_outputs);
         let weight_gradient =
-            product(d_outputs, (&workspace.read).into(), [outputs, width, workspace.samples], Transpose::Tn);
+            arithmetic.product(d_outputs, (&workspace.read).into(), [outputs, width, workspace.samples], Transpose::Tn);
         multiply(&weight_gradient, Output::Add, gradients, self.weight_start, scratch)?;
         add_column_sums(d_outputs, workspace.samples, outputs, gradients, self.bias_start, scratch)?;
-        let read_gradient = product(d_outputs, weight, [workspace.samples, width, outputs], Transpose::Nn);
+        let read_gradient = arithmetic.product(d_outputs, weight, [workspace.samples, width, outputs], Transpose::Nn);
         multiply(&read_gradient, Output::Overwrite, &mut workspace.d_read, 0, scratch)
     }
 

@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code, reason = "kernels are launched")]
 
+#[cfg(feature = "conformance")]
+#[path = "tests/cpu/input_weights.rs"]
+mod cpu;
+
 use std::marker::PhantomData;
 
 use megabatch_gpu_core::kernel::{Kernel, Launch};
@@ -127,38 +131,6 @@ fn width(features: &[usize]) -> usize {
 /// Numbers of a sequence.
 fn fragments_len<T: Operand>(hidden: usize, features: &[usize]) -> usize {
     persistent_units::<T>(hidden).map_or(0, |units| 2 * units * width(features))
-}
-
-/// Result of [`InputWeights::set`] on a GPU, for the tests of the kernels: fragments and biases of
-/// all sequences.
-#[cfg(feature = "conformance")]
-mod cpu {
-    use megabatch_gpu_core::{Buffer, Device, Scope};
-    use megabatch_nn::Result;
-
-    use super::InputWeights;
-    use crate::ops::operand::{Operand, TensorSlice};
-
-    /// Weights of each sequence `[4H, F]`, none on a GPU.
-    pub(super) fn rows<T: Operand>(scope: &Scope, hidden: usize, features: &[usize]) -> Result<Vec<Buffer<T>>> {
-        let features = features.iter().filter(|_| matches!(scope.device(), Device::Cpu(_)));
-        Ok(features.map(|features| Buffer::zeros(scope, 4 * hidden * features)).collect::<Result<_, _>>()?)
-    }
-
-    pub(super) fn set<T: Operand>(
-        weights: &mut InputWeights<T>,
-        sequence: usize,
-        weight: TensorSlice<'_, T>,
-        bias: Option<TensorSlice<'_, f32>>,
-    ) {
-        let (gates, features) = (4 * weights.hidden, weights.features[sequence]);
-        weights.rows[sequence].as_mut_slice().copy_from_slice(&weight.elements()[..gates * features]);
-        let to = &mut weights.bias.as_mut_slice()[sequence * gates..][..gates];
-        match bias {
-            Some(bias) => to.copy_from_slice(&bias.elements()[..gates]),
-            None => to.fill(0.0),
-        }
-    }
 }
 
 #[cfg(test)]

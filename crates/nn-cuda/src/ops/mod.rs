@@ -51,6 +51,7 @@ macro_rules! cpu_arm {
     };
 }
 
+mod affine;
 mod attention;
 mod batch_upload;
 mod by_bar;
@@ -95,6 +96,7 @@ mod scratch;
 mod take_rows;
 mod work_list;
 
+pub(crate) use affine::Affine;
 pub(crate) use attention::{
     Attended, AttentionSizes, NodeDotInputs, OutputStart, ReceiverRows, Scored, activation_gradients, coefficients,
     gather_heads, node_dot_gradients, node_dots, receiver_gradients, score_gradients, src_gradients, value_gradients,

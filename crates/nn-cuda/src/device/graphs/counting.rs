@@ -4,7 +4,6 @@ use megabatch_nn::graph::SeenEdges;
 use megabatch_nn::memory::{BACKWARD, BOTH, LargestGraphs, StepPhase};
 use megabatch_nn::model::Readout;
 
-use super::affine::Affine;
 use super::encoder::Encodings;
 use super::graph_loss::GraphLoss;
 use super::layer::{GraphSizes, LayerShape};
@@ -12,7 +11,7 @@ use super::pads;
 use super::shared::Shared;
 use crate::device::bucketing::{bucket_nodes, bucket_places};
 use crate::device::memory_estimate::MemoryEstimate;
-use crate::ops::{GraphLists, KeptGraphs, MaskNumbers, Scratch};
+use crate::ops::{Affine, GraphLists, KeptGraphs, MaskNumbers, Scratch};
 
 /// Counts what [`GraphModel`](super::GraphLearner) takes, and what batches do.
 pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {

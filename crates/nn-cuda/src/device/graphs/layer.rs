@@ -176,7 +176,7 @@ impl GraphLayer {
         let (parameters, Mapped { values, src, dst, edge_vectors }) = (inputs.parameters, &mut self.mapped);
         match &self.shape.slots {
             Slots::Gat { map, vectors, edge_attention, common } => {
-                map.forward(parameters, x, nodes, values, scratch)?;
+                map.forward(parameters, x, nodes, values, Output::Overwrite, scratch)?;
                 let vectors = vectors.map(|start| TensorSlice { buffer: parameters, start });
                 node_dots(attended, values, vectors, src, dst)?;
                 if let (Some(vector), Some(weight)) = (*edge_attention, common.edge_weight) {
@@ -184,14 +184,14 @@ impl GraphLayer {
                 }
             }
             Slots::GatV2 { maps: [from, to], .. } => {
-                from.forward(parameters, x, nodes, values, scratch)?;
-                to.forward(parameters, x, nodes, dst, scratch)?;
+                from.forward(parameters, x, nodes, values, Output::Overwrite, scratch)?;
+                to.forward(parameters, x, nodes, dst, Output::Overwrite, scratch)?;
             }
         }
         let common = self.shape.slots.common();
         let start = match &common.residual {
             Some(residual) => {
-                residual.forward(parameters, x, nodes, &mut self.y, scratch)?;
+                residual.forward(parameters, x, nodes, &mut self.y, Output::Overwrite, scratch)?;
                 OutputStart::Present
             }
             None => OutputStart::Bias(TensorSlice { buffer: parameters, start: common.bias }),

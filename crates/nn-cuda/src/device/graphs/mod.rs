@@ -1,7 +1,6 @@
 //! A model over graphs on a device: encodings of the nodes, layers of attention, a readout, a
 //! linear head, the loss; each where the model has it.
 
-mod affine;
 mod counting;
 mod encoder;
 mod graph_loss;
@@ -26,11 +25,10 @@ use super::device_model::{DeviceModel, DropoutSeed};
 use super::head::LossInput;
 use crate::ComputeConfig;
 use crate::ops::{
-    BatchUploader, GraphLists, KeptGraphs, MaskNumbers, Output, ReadGraphs, Scratch, ensure_capacity, read_graphs,
-    read_graphs_backward,
+    Affine, BatchUploader, GraphLists, KeptGraphs, MaskNumbers, Output, ReadGraphs, Scratch, ensure_capacity,
+    read_graphs, read_graphs_backward,
 };
 use crate::tuning::Tuner;
-use affine::Affine;
 pub(super) use counting::estimate;
 use encoder::Encodings;
 use graph_loss::GraphLoss;
@@ -221,7 +219,7 @@ impl GraphModel {
             }
             None => nodes,
         };
-        head.map_or(Ok(()), |head| head.forward(parameters, read, rows, outputs, scratch))
+        head.map_or(Ok(()), |head| head.forward(parameters, read, rows, outputs, Output::Overwrite, scratch))
     }
 
     /// The readout of graphs as a whole, and W.

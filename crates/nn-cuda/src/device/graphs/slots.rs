@@ -5,9 +5,8 @@ use megabatch_nn::Result;
 use megabatch_nn::model::Model;
 use megabatch_nn::model::graph::{AttentionLayer, Scoring};
 
-use super::affine::Affine;
 use crate::ops::{
-    Arithmetic, AttentionSizes, Output, Product, Scratch, TensorSlice, Transpose, column_sum_partials_len, multiply,
+    Affine, Arithmetic, AttentionSizes, Output, Scratch, TensorSlice, Transpose, column_sum_partials_len, multiply,
     product_partials_len,
 };
 
@@ -96,16 +95,6 @@ impl Slots {
 }
 
 impl Common {
-    fn product<'a>(
-        &self,
-        a: TensorSlice<'a, f32>,
-        b: TensorSlice<'a, f32>,
-        shape: [usize; 3],
-        layout: Transpose,
-    ) -> Product<'a, f32> {
-        Product { a, b, bias: None, shape, layout, arithmetic: self.arithmetic }
-    }
-
     /// GAT: att_edge · W_e of each head, `to` `[H, A]`, from where both begin.
     pub(super) fn edge_vectors(
         &self,
@@ -120,7 +109,7 @@ impl Common {
         let part = |start| TensorSlice { buffer: parameters, start };
         for head in 0..sizes.heads as usize {
             let operands = [part(vector + head * units), part(weight + head * units * attributes)];
-            let product = self.product(operands[0], operands[1], [1, attributes, units], Transpose::Nn);
+            let product = self.arithmetic.product(operands[0], operands[1], [1, attributes, units], Transpose::Nn);
             multiply(&product, Output::Overwrite, &mut *to, head * attributes, scratch)?;
         }
         Ok(())
@@ -142,9 +131,9 @@ impl Common {
         for head in 0..sizes.heads as usize {
             let (vector, weight) = (vector + head * units, weight + head * units * attributes);
             let d = TensorSlice { buffer: d, start: head * attributes };
-            let vector_gradient = self.product(d, part(weight), [1, units, attributes], Transpose::Nt);
+            let vector_gradient = self.arithmetic.product(d, part(weight), [1, units, attributes], Transpose::Nt);
             multiply(&vector_gradient, Output::Add, &mut *gradients, vector, scratch)?;
-            let weight_gradient = self.product(part(vector), d, [units, attributes, 1], Transpose::Tn);
+            let weight_gradient = self.arithmetic.product(part(vector), d, [units, attributes, 1], Transpose::Tn);
             multiply(&weight_gradient, Output::Add, &mut *gradients, weight, scratch)?;
         }
         Ok(())

@@ -14,12 +14,13 @@ use megabatch_gpu_core::kernel::{Arguments, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Scope};
 use megabatch_nn::Result;
 
+use super::affine::Affine;
 use super::capacity::ensure_capacity;
-use super::column_sums::{add_column_sums, column_sum_partials_len};
-use super::matmul::{Product, multiply, product_partials_len, rows_partials_len};
+use super::column_sums::column_sum_partials_len;
+use super::matmul::{product_partials_len, rows_partials_len};
 use super::norm::{NormWeights, Normed, layer_norm, layer_norm_backward, norm_partials_len};
 use super::operand::{Operand, TensorSlice};
-use super::product_kind::{Arithmetic, Output, Transpose};
+use super::product_kind::{Arithmetic, Output};
 use super::round::round_to;
 use super::scratch::Scratch;
 use attend::{attend, attend_backward};
@@ -123,38 +124,28 @@ impl FuseSizes {
         Launch::for_blocks(self.samples).map(|launch| launch.with_threads(32 * WARPS as u32))
     }
 
-    /// Starts of the weight and the bias of each linear map, and their outputs and inputs: q, k and
-    /// v; the output projection; the two of the network.
-    fn linear(self, start: usize) -> [LinearOffsets; 4] {
-        let shapes = [
-            [3 * self.hidden, self.hidden],
-            [self.hidden, self.hidden],
-            [self.inner, self.hidden],
-            [self.hidden, self.inner],
-        ];
-        let mut next = start;
-        shapes.map(|[outputs, inputs]| {
-            let weight = next;
-            next += outputs * (inputs + 1);
-            LinearOffsets { weight, bias: weight + outputs * inputs, outputs, inputs }
-        })
+    /// Outputs and inputs of the linear maps: q, k and v; the output projection; the two of the
+    /// network.
+    fn map_shapes(self) -> [[usize; 2]; 4] {
+        let FuseSizes { hidden, inner, .. } = self;
+        [[3 * hidden, hidden], [hidden, hidden], [inner, hidden], [hidden, inner]]
     }
 
     /// Starts of γ and β of each norm.
     fn norms(self, start: usize) -> [[usize; 2]; 2] {
-        let last = self.linear(start)[3];
-        let first = last.bias + last.outputs;
+        let maps = self.map_shapes().map(|[outputs, inputs]| outputs * (inputs + 1));
+        let first = start + maps.iter().sum::<usize>();
         [0, 2].map(|k| [first + k * self.hidden, first + (k + 1) * self.hidden])
     }
 
     /// Scratch length for the backward pass over up to that many samples.
     fn partial_sums_len(self) -> usize {
         let rows = self.rows();
-        let map_parts = |LinearOffsets { outputs, inputs, .. }: LinearOffsets| {
+        let map_parts = |[outputs, inputs]: [usize; 2]| {
             let products = product_partials_len([outputs, inputs, rows]).max(rows_partials_len(rows, inputs, outputs));
             products.max(column_sum_partials_len(rows, outputs))
         };
-        let most_parts = self.linear(0).map(map_parts).into_iter().max().unwrap_or(0);
+        let most_parts = self.map_shapes().map(map_parts).into_iter().max().unwrap_or(0);
         most_parts.max(norm_partials_len(rows, self.hidden))
     }
 
@@ -162,15 +153,6 @@ impl FuseSizes {
     pub fn parameters(self) -> usize {
         self.norms(0)[1][1] + self.hidden
     }
-}
-
-/// Offsets of the parameters of a linear map, and of their gradients.
-#[derive(Clone, Copy, Debug)]
-struct LinearOffsets {
-    weight: usize,
-    bias: usize,
-    outputs: usize,
-    inputs: usize,
 }
 
 impl<'a> FuseWeights<'a> {
@@ -182,68 +164,16 @@ impl<'a> FuseWeights<'a> {
         NormWeights { weight: self.part(weight), bias: self.part(bias) }
     }
 
-    /// `to` `[N, outputs]` = `x` · Wᵀ + b, or that added to it.
-    fn forward(
-        &self,
-        linear: LinearOffsets,
-        x: &Buffer<f32>,
-        rows: usize,
-        output: Output,
-        to: &mut Buffer<f32>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let product = Product {
-            a: x.into(),
-            b: self.part(linear.weight),
-            bias: Some(self.part(linear.bias)),
-            shape: [rows, linear.outputs, linear.inputs],
-            layout: Transpose::Nt,
-            arithmetic: self.arithmetic,
-        };
-        multiply(&product, output, to, 0, scratch)
-    }
-
-    /// Adds the gradients of W and b, from those of the outputs.
-    fn add_gradients(
-        &self,
-        linear: LinearOffsets,
-        x: &Buffer<f32>,
-        d_y: &Buffer<f32>,
-        rows: usize,
-        gradients: &mut Buffer<f32>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let product = Product {
-            a: d_y.into(),
-            b: x.into(),
-            bias: None,
-            shape: [linear.outputs, linear.inputs, rows],
-            layout: Transpose::Tn,
-            arithmetic: self.arithmetic,
-        };
-        multiply(&product, Output::Add, gradients, linear.weight, scratch)?;
-        add_column_sums(d_y.into(), rows, linear.outputs, gradients, linear.bias, scratch)
-    }
-
-    /// `d_x` `[N, inputs]` = `d_y` · W, or that added to it.
-    fn backward(
-        &self,
-        linear: LinearOffsets,
-        d_y: &Buffer<f32>,
-        rows: usize,
-        output: Output,
-        d_x: &mut Buffer<f32>,
-        scratch: &mut Scratch,
-    ) -> Result<()> {
-        let product = Product {
-            a: d_y.into(),
-            b: self.part(linear.weight),
-            bias: None,
-            shape: [rows, linear.inputs, linear.outputs],
-            layout: Transpose::Nn,
-            arithmetic: self.arithmetic,
-        };
-        multiply(&product, output, d_x, 0, scratch)
+    /// The linear maps, in the order of [`FuseSizes::map_shapes`]. A weight and its bias lie one
+    /// after the other.
+    fn maps(&self, sizes: FuseSizes) -> [Affine; 4] {
+        let mut next = self.start;
+        sizes.map_shapes().map(|shape| {
+            let [outputs, inputs] = shape;
+            let (weight, bias) = (next, next + outputs * inputs);
+            next = bias + outputs;
+            Affine::from_offsets(weight, bias, shape, self.arithmetic)
+        })
     }
 }
 
@@ -333,24 +263,24 @@ pub fn fuse<T: Operand>(
     memory: &mut FuseMemory,
     fused: &mut Buffer<T>,
 ) -> Result<()> {
-    let sizes = memory.sizes;
-    let (rows, hidden, [input, output, widen, narrow]) = (sizes.rows(), sizes.hidden, sizes.linear(weights.start));
+    let (sizes, parameters) = (memory.sizes, weights.parameters);
+    let (rows, hidden, [input, output, widen, narrow]) = (sizes.rows(), sizes.hidden, weights.maps(sizes));
     assert!(tokens.len() == memory.sum1.len() && fused.len() >= sizes.samples * hidden, "tokens of every sample");
     let [norm1, norm2] = sizes.norms(weights.start).map(|starts| weights.norm(starts[0], starts[1]));
 
-    weights.forward(input, tokens, rows, Output::Overwrite, &mut memory.qkv, &mut memory.scratch)?;
+    input.forward(parameters, tokens, rows, &mut memory.qkv, Output::Overwrite, &mut memory.scratch)?;
     round_to::<T>(&mut memory.qkv)?;
     attend(memory)?;
     round_to::<T>(&mut memory.seen)?;
     memory.sum1.copy_from_buffer(tokens)?;
-    weights.forward(output, &memory.seen, rows, Output::Add, &mut memory.sum1, &mut memory.scratch)?;
+    output.forward(parameters, &memory.seen, rows, &mut memory.sum1, Output::Add, &mut memory.scratch)?;
     layer_norm((&memory.sum1).into(), norm1, rows, hidden, &mut memory.first, 0, &mut memory.moments1)?;
 
-    weights.forward(widen, &memory.first, rows, Output::Overwrite, &mut memory.inner, &mut memory.scratch)?;
+    widen.forward(parameters, &memory.first, rows, &mut memory.inner, Output::Overwrite, &mut memory.scratch)?;
     rectify(&mut memory.inner)?;
     round_to::<T>(&mut memory.inner)?;
     memory.sum2.copy_from_buffer(&memory.first)?;
-    weights.forward(narrow, &memory.inner, rows, Output::Add, &mut memory.sum2, &mut memory.scratch)?;
+    narrow.forward(parameters, &memory.inner, rows, &mut memory.sum2, Output::Add, &mut memory.scratch)?;
     layer_norm((&memory.sum2).into(), norm2, rows, hidden, &mut memory.second, 0, &mut memory.moments2)?;
 
     mean_of_tokens(memory, fused)
@@ -372,8 +302,8 @@ pub fn fuse_backward<T: Operand>(
     memory: &mut FuseMemory,
     gradients: &mut Buffer<f32>,
 ) -> Result<()> {
-    let sizes = memory.sizes;
-    let (rows, [input, output, widen, narrow]) = (sizes.rows(), sizes.linear(weights.start));
+    let (sizes, parameters) = (memory.sizes, weights.parameters);
+    let (rows, [input, output, widen, narrow]) = (sizes.rows(), weights.maps(sizes));
     let width = sizes.hidden;
     assert!(tokens.len() >= rows * sizes.hidden, "tokens of every sample");
     let [norm1, norm2] = sizes.norms(weights.start);
@@ -382,22 +312,22 @@ pub fn fuse_backward<T: Operand>(
     let (x, moments, weight) = ((&memory.sum2).into(), &memory.moments2, weights.part(norm2[0]));
     let normed = Normed { rows, width, x, moments, weight };
     layer_norm_backward(normed, &mut memory.d_tokens, 0, gradients, norm2, &mut memory.scratch)?;
-    weights.add_gradients(narrow, &memory.inner, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
-    weights.backward(narrow, &memory.d_tokens, rows, Output::Overwrite, &mut memory.d_inner, &mut memory.scratch)?;
+    narrow.add_gradients(&memory.d_tokens, &memory.inner, rows, gradients, &mut memory.scratch)?;
+    narrow.backward(parameters, &memory.d_tokens, rows, &mut memory.d_inner, Output::Overwrite, &mut memory.scratch)?;
     round_to::<T>(&mut memory.d_inner)?;
     rectify_backward(&memory.inner, &mut memory.d_inner)?;
-    weights.add_gradients(widen, &memory.first, &memory.d_inner, rows, gradients, &mut memory.scratch)?;
-    weights.backward(widen, &memory.d_inner, rows, Output::Add, &mut memory.d_tokens, &mut memory.scratch)?;
+    widen.add_gradients(&memory.d_inner, &memory.first, rows, gradients, &mut memory.scratch)?;
+    widen.backward(parameters, &memory.d_inner, rows, &mut memory.d_tokens, Output::Add, &mut memory.scratch)?;
 
     let (x, moments, weight) = ((&memory.sum1).into(), &memory.moments1, weights.part(norm1[0]));
     let normed = Normed { rows, width, x, moments, weight };
     layer_norm_backward(normed, &mut memory.d_tokens, 0, gradients, norm1, &mut memory.scratch)?;
-    weights.add_gradients(output, &memory.seen, &memory.d_tokens, rows, gradients, &mut memory.scratch)?;
-    weights.backward(output, &memory.d_tokens, rows, Output::Overwrite, &mut memory.d_seen, &mut memory.scratch)?;
+    output.add_gradients(&memory.d_tokens, &memory.seen, rows, gradients, &mut memory.scratch)?;
+    output.backward(parameters, &memory.d_tokens, rows, &mut memory.d_seen, Output::Overwrite, &mut memory.scratch)?;
     attend_backward(memory)?;
     round_to::<T>(&mut memory.d_qkv)?;
-    weights.add_gradients(input, tokens, &memory.d_qkv, rows, gradients, &mut memory.scratch)?;
-    weights.backward(input, &memory.d_qkv, rows, Output::Add, &mut memory.d_tokens, &mut memory.scratch)
+    input.add_gradients(&memory.d_qkv, tokens, rows, gradients, &mut memory.scratch)?;
+    input.backward(parameters, &memory.d_qkv, rows, &mut memory.d_tokens, Output::Add, &mut memory.scratch)
 }
 
 /// Submits a kernel of fuse.cu.

@@ -3,6 +3,10 @@
 
 #![allow(unsafe_code, reason = "kernels are launched")]
 
+#[cfg(feature = "conformance")]
+#[path = "tests/cpu.rs"]
+mod cpu;
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
@@ -276,29 +280,6 @@ pub fn scatter_add<T: Operand>(reads: &GatherIndex, d_joined: &Buffer<f32>, d_ve
 
 fn kernel<From: Operand, T: Operand>() -> String {
     format!("join_{}_{}", From::SUFFIX, T::SUFFIX)
-}
-
-#[cfg(feature = "conformance")]
-mod cpu {
-    use super::GatherIndex;
-    use crate::ops::operand::Operand;
-
-    pub(super) fn join<From: Operand, T: Operand>(reads: &GatherIndex, from: &[From], joined: &mut [T]) {
-        let width = reads.hidden;
-        for (to, &row) in joined.chunks_exact_mut(width.max(1)).zip(&reads.lists.rows) {
-            let vector = &from[row as usize * width..][..width];
-            to.iter_mut().zip(vector).for_each(|(to, from)| *to = T::narrow(from.widen()));
-        }
-    }
-
-    pub(super) fn scatter_add<T: Operand>(reads: &GatherIndex, d_joined: &[f32], d_vectors: &mut [f32]) {
-        let width = reads.hidden;
-        d_vectors[..reads.vectors_len() * width].fill(0.0);
-        for (row, &vector) in d_joined.chunks_exact(width.max(1)).zip(&reads.numbers) {
-            let sums = &mut d_vectors[vector as usize * width..][..width];
-            sums.iter_mut().zip(row).for_each(|(sum, &term)| *sum += T::narrow(term).widen());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -48,6 +48,19 @@ impl<T: Operand> Product<'_, T> {
     }
 }
 
+impl Arithmetic {
+    /// The product of `a` and `b`, without a bias.
+    pub(crate) fn product<'a, T: Operand>(
+        self,
+        a: TensorSlice<'a, T>,
+        b: TensorSlice<'a, T>,
+        shape: [usize; 3],
+        layout: Transpose,
+    ) -> Product<'a, T> {
+        Product { a, b, bias: None, shape, layout, arithmetic: self }
+    }
+}
+
 /// Writes a product `[M, N]` to `out` from element `start` on, or adds it there. On a GPU a product
 /// of few outputs over many rows is split unless it has a bias, and its parts are added in order:
 /// how, is decided by the shape alone, so that the bits do not depend on the GPU, unless the

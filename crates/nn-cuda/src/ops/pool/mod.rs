@@ -82,17 +82,6 @@ impl<'a> PoolWeights<'a> {
     fn parameter(&self, start: usize) -> TensorSlice<'a, f32> {
         TensorSlice { buffer: self.parameters, start }
     }
-
-    /// A product without a start.
-    fn product<'p>(
-        &self,
-        a: TensorSlice<'p, f32>,
-        b: TensorSlice<'p, f32>,
-        shape: [usize; 3],
-        layout: Transpose,
-    ) -> Product<'p, f32> {
-        Product { a, b, bias: None, shape, layout, arithmetic: self.arithmetic }
-    }
 }
 
 /// Saved pooling of one sequence for its backward pass, and room for that; behind it there may be
@@ -236,13 +225,13 @@ pub fn pool<T: Operand>(
     for head in 0..heads {
         let sums = TensorSlice { buffer: &memory.sums, start: head * windows * hidden };
         let weight_v = weights.parameter(in_weight + (2 * hidden + head * width) * hidden);
-        let values = weights.product(weight_v, sums, [width, windows, hidden], Transpose::Nt);
+        let values = weights.arithmetic.product(weight_v, sums, [width, windows, hidden], Transpose::Nt);
         multiply(&values, Output::Overwrite, &mut memory.values, head * width * windows, &mut memory.scratch)?;
     }
     let bias = Some(TensorSlice::from(&memory.bias));
     let all = Product {
         bias,
-        ..weights.product(
+        ..weights.arithmetic.product(
             (&memory.values).into(),
             weights.parameter(out_weight),
             [windows, hidden, hidden],
@@ -294,19 +283,22 @@ fn project_backward(
     memory.column.set_zero()?;
     add_column_sums(d_pooled, windows, hidden, &mut memory.column, 0, &mut memory.scratch)?;
     // W_o (values + b_v) + b_o: the values as they are kept, and the biases of all windows at once.
-    let values_product = weights.product(d_pooled, (&memory.values).into(), [hidden, hidden, windows], Transpose::Tt);
+    let values_product =
+        weights.arithmetic.product(d_pooled, (&memory.values).into(), [hidden, hidden, windows], Transpose::Tt);
     multiply(&values_product, Output::Add, gradients, out_weight, &mut memory.scratch)?;
     let bias_place = AffineOffsets { x: in_bias + 2 * hidden, weight: out_weight, bias: out_bias };
     affine_backward(weights, &memory.column, bias_place, gradients)?;
-    let d_values = weights.product(weights.parameter(out_weight), d_pooled, [hidden, windows, hidden], Transpose::Tt);
+    let d_values =
+        weights.arithmetic.product(weights.parameter(out_weight), d_pooled, [hidden, windows, hidden], Transpose::Tt);
     multiply(&d_values, Output::Overwrite, &mut memory.d_values, 0, &mut memory.scratch)?;
     for head in 0..heads {
         let weight_v = in_weight + (2 * hidden + head * width) * hidden;
         let d_values = TensorSlice { buffer: &memory.d_values, start: head * width * windows };
         let sums = TensorSlice { buffer: &memory.sums, start: head * windows * hidden };
-        let d_weight_v = weights.product(d_values, sums, [width, hidden, windows], Transpose::Nn);
+        let d_weight_v = weights.arithmetic.product(d_values, sums, [width, hidden, windows], Transpose::Nn);
         multiply(&d_weight_v, Output::Add, gradients, weight_v, &mut memory.scratch)?;
-        let d_sums = weights.product(d_values, weights.parameter(weight_v), [windows, hidden, width], Transpose::Tn);
+        let d_sums =
+            weights.arithmetic.product(d_values, weights.parameter(weight_v), [windows, hidden, width], Transpose::Tn);
         multiply(&d_sums, Output::Overwrite, &mut memory.d_sums, head * windows * hidden, &mut memory.scratch)?;
     }
     Ok(())

@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code, reason = "kernels are launched")]
 
+#[cfg(feature = "conformance")]
+#[path = "tests/cpu.rs"]
+mod cpu;
+
 use megabatch_gpu_core::kernel::Kernel;
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;
@@ -43,7 +47,9 @@ pub fn recurrence_backward<T: Operand>(
             by_groups(device, list, weights, fragments, states, gradients)
         }
         (Device::Cuda(device), _) => cell::backward(device, list, weights, states, gradients),
-        _ => cpu_arm!(list.places().iter().for_each(|place| cpu(list, place, weights, states, gradients))),
+        _ => cpu_arm!(
+            list.places().iter().for_each(|place| cpu::recurrence_backward(list, place, weights, states, gradients))
+        ),
     }
 }
 
@@ -97,45 +103,6 @@ fn by_groups<T: Operand>(
     // group's windows, and reads those of the other blocks when they have announced them, in
     // `arrived`, which has a number for each block. All of them run at once.
     Ok(unsafe { kernel.submit(device, groups.launch, &arguments) }?)
-}
-
-#[cfg(feature = "conformance")]
-fn cpu<T: Operand>(
-    list: &WorkList,
-    place: &super::work_list::SequenceOffsets,
-    weights: &RecurrentWeights<T>,
-    states: &States<T>,
-    gradients: &mut Gradients<T>,
-) {
-    let (hidden, weight) = (list.hidden(), weights.matrix(place.weight).elements());
-    let (cell, kept) = (states.cell.as_slice(), states.gates.as_slice());
-    for t in (0..place.steps as usize).rev() {
-        for window in 0..place.windows as usize {
-            let (before, after) = ((place.states(t) + window) * hidden, (place.states(t + 1) + window) * hidden);
-            let (edge, step) = ((place.window as usize + window) * hidden, (place.gates(t) + window) * hidden);
-            let d_gates = &mut gradients.gates.as_mut_slice()[4 * step..][..4 * hidden];
-            let d_hidden = &mut gradients.hidden.as_mut_slice()[edge..][..hidden];
-            let d_cell = &mut gradients.cell.as_mut_slice()[edge..][..hidden];
-            for unit in 0..hidden {
-                let [i, f, g, o] = [0, 1, 2, 3].map(|gate| kept[4 * (step + unit) + gate].widen());
-                let (c_before, c_tanh) = (cell[before + unit], cell[after + unit].tanh());
-                let d_h = d_hidden[unit] + gradients.outputs.as_ref().map_or(0.0, |d| d.as_slice()[step + unit]);
-                let d_c = d_cell[unit] + d_h * o * (1.0 - c_tanh * c_tanh);
-                d_cell[unit] = d_c * f;
-                let d = [
-                    d_c * g * i * (1.0 - i),
-                    d_c * c_before * f * (1.0 - f),
-                    d_c * i * (1.0 - g * g),
-                    d_h * c_tanh * o * (1.0 - o),
-                ];
-                d_gates[4 * unit..][..4].copy_from_slice(&d.map(T::narrow));
-            }
-            d_hidden.fill(0.0);
-            for (d, weights) in d_gates.iter().zip(weight.chunks_exact(hidden)) {
-                d_hidden.iter_mut().zip(weights).for_each(|(sum, w)| *sum += d.widen() * w.widen());
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,14 +4,15 @@ use megabatch_gpu_core::Buffer;
 use megabatch_nn::Result;
 use megabatch_nn::model::{Model, Slot};
 
-use crate::ops::{
-    Arithmetic, Output, Product, Scratch, TensorSlice, Transpose, add_column_sums, column_sum_partials_len, multiply,
-    product_partials_len, rows_partials_len,
-};
+use super::column_sums::{add_column_sums, column_sum_partials_len};
+use super::matmul::{Product, multiply, product_partials_len, rows_partials_len};
+use super::operand::TensorSlice;
+use super::product_kind::{Arithmetic, Output, Transpose};
+use super::scratch::Scratch;
 
 /// y `[R, K]` = x `[R, D]` · Wᵀ + b.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Affine {
+pub(crate) struct Affine {
     /// Starts of W `[K, D]` and b `[K]`.
     weight: usize,
     bias: Option<usize>,
@@ -22,47 +23,43 @@ pub(super) struct Affine {
 
 impl Affine {
     /// The map of a weight and a bias of `model`.
-    pub(super) fn new(model: &Model, weight: Slot, bias: Option<Slot>, inputs: usize, arithmetic: Arithmetic) -> Self {
+    pub(crate) fn new(model: &Model, weight: Slot, bias: Option<Slot>, inputs: usize, arithmetic: Arithmetic) -> Self {
         let range = model.layout().range(weight);
         let bias = bias.map(|bias| model.layout().range(bias).start);
         Affine { weight: range.start, bias, shape: [range.len() / inputs, inputs], arithmetic }
     }
 
+    /// The map of `shape`, K and D, whose weight and bias start at these elements.
+    pub(crate) fn from_offsets(weight: usize, bias: usize, shape: [usize; 2], arithmetic: Arithmetic) -> Self {
+        Affine { weight, bias: Some(bias), shape, arithmetic }
+    }
+
     /// Scratch length for up to `rows` rows.
-    pub(super) fn partial_sums_len(&self, rows: usize) -> usize {
+    pub(crate) fn partial_sums_len(&self, rows: usize) -> usize {
         let [outputs, inputs] = self.shape;
         let bias_parts = if self.bias.is_some() { column_sum_partials_len(rows, outputs) } else { 0 };
         let product_parts = rows_partials_len(rows, outputs, inputs).max(rows_partials_len(rows, inputs, outputs));
         product_parts.max(bias_parts).max(product_partials_len([outputs, inputs, rows]))
     }
 
-    fn product<'a>(
-        &self,
-        a: TensorSlice<'a, f32>,
-        b: TensorSlice<'a, f32>,
-        shape: [usize; 3],
-        layout: Transpose,
-    ) -> Product<'a, f32> {
-        Product { a, b, bias: None, shape, layout, arithmetic: self.arithmetic }
-    }
-
-    /// Writes y.
-    pub(super) fn forward(
+    /// Writes y, or adds it there.
+    pub(crate) fn forward(
         &self,
         parameters: &Buffer<f32>,
         x: &Buffer<f32>,
         rows: usize,
         y: &mut Buffer<f32>,
+        output: Output,
         scratch: &mut Scratch,
     ) -> Result<()> {
         let ([outputs, inputs], part) = (self.shape, |start| TensorSlice { buffer: parameters, start });
-        let product = self.product(x.into(), part(self.weight), [rows, outputs, inputs], Transpose::Nt);
+        let product = self.arithmetic.product(x.into(), part(self.weight), [rows, outputs, inputs], Transpose::Nt);
         let product = Product { bias: self.bias.map(part), ..product };
-        multiply(&product, Output::Overwrite, y, 0, scratch)
+        multiply(&product, output, y, 0, scratch)
     }
 
     /// Adds the gradients of W and b, from that of y.
-    pub(super) fn add_gradients(
+    pub(crate) fn add_gradients(
         &self,
         d_y: &Buffer<f32>,
         x: &Buffer<f32>,
@@ -71,14 +68,14 @@ impl Affine {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let [outputs, inputs] = self.shape;
-        let product = self.product(d_y.into(), x.into(), [outputs, inputs, rows], Transpose::Tn);
+        let product = self.arithmetic.product(d_y.into(), x.into(), [outputs, inputs, rows], Transpose::Tn);
         multiply(&product, Output::Add, &mut *gradients, self.weight, scratch)?;
         let Some(bias) = self.bias else { return Ok(()) };
         add_column_sums(d_y.into(), rows, outputs, gradients, bias, scratch)
     }
 
-    /// The gradient of x, from that of y.
-    pub(super) fn backward(
+    /// Writes the gradient of x, from that of y, or adds it there.
+    pub(crate) fn backward(
         &self,
         parameters: &Buffer<f32>,
         d_y: &Buffer<f32>,
@@ -88,7 +85,7 @@ impl Affine {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let ([outputs, inputs], weight) = (self.shape, TensorSlice { buffer: parameters, start: self.weight });
-        let product = self.product(d_y.into(), weight, [rows, inputs, outputs], Transpose::Nn);
+        let product = self.arithmetic.product(d_y.into(), weight, [rows, inputs, outputs], Transpose::Nn);
         multiply(&product, output, d_x, 0, scratch)
     }
 }
