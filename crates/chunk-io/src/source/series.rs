@@ -108,14 +108,6 @@ impl SeriesSource {
         SeriesStream::bounds(&self.file)
     }
 
-    /// Bytes that were given to the cache; `None` for a series in memory.
-    pub fn cache_bytes(&self) -> Option<usize> {
-        match &self.data {
-            SeriesData::Resident(_) => None,
-            SeriesData::Streamed(stream) => Some(stream.budget_bytes),
-        }
-    }
-
     /// Bytes that `batches`, each a list of samples, read from the file through a cache of about
     /// `cache_bytes` in which the small datasets lie already, those of long timeframes among them.
     ///

@@ -17,8 +17,6 @@ use crate::series::SeriesFile;
 #[derive(Debug)]
 pub(super) struct SeriesStream {
     caches: Vec<Mutex<LazyCache>>,
-    /// Bytes that were asked for.
-    pub(super) budget_bytes: usize,
     cost: Mutex<ReadCost>,
 }
 
@@ -105,7 +103,7 @@ impl SeriesStream {
         let shares = shares(&sizes, budget_bytes);
         let lazy = |(size, bytes)| LazyCache { cache: None, size, bytes, scope: scope.clone() };
         let caches = sizes.into_iter().zip(shares).map(lazy).map(Mutex::new).collect();
-        Ok(SeriesStream { caches, budget_bytes, cost: Mutex::default() })
+        Ok(SeriesStream { caches, cost: Mutex::default() })
     }
 
     /// Takes the memory of all caches.

@@ -94,11 +94,6 @@ impl<'a, I: Index> StoredGraph<'a, I> {
         array(self.block, &self.layout.targets)
     }
 
-    /// Time from which the graph may be used, in ns since 1970 UTC.
-    pub fn known_time(&self) -> Option<i64> {
-        self.known_time
-    }
-
     /// A copy in its own memory.
     pub fn to_graph(&self) -> Graph<I> {
         let targets = self.targets().to_vec();

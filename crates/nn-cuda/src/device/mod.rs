@@ -131,11 +131,6 @@ impl Accelerator {
         })
     }
 
-    /// The device that computes.
-    pub fn device(&self) -> &Device {
-        &self.device
-    }
-
     /// Chooser of kernels.
     pub fn tuner(&self) -> &Tuner {
         &self.tuner

@@ -71,11 +71,6 @@ impl<T: Operand> RecurrentWeights<T> {
         GateRows::bytes(sequences) + sequences * (4 * hidden * hidden * size_of::<T>() + fragments)
     }
 
-    /// H.
-    pub fn hidden(&self) -> usize {
-        self.hidden
-    }
-
     /// The weight of a sequence, `[H, 4, H]`.
     pub(super) fn matrix(&self, sequence: u32) -> TensorSlice<'_, T> {
         TensorSlice { buffer: &self.rows, start: sequence as usize * 4 * self.hidden * self.hidden }

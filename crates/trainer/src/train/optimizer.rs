@@ -33,11 +33,6 @@ impl Optimizer {
         Ok(Optimizer { config, steps: 0, moments })
     }
 
-    /// The settings.
-    pub fn config(&self) -> &OptimizerConfig {
-        &self.config
-    }
-
     /// Number of updates done.
     pub fn steps(&self) -> u64 {
         self.steps

@@ -277,11 +277,6 @@ impl<'a> SeriesPlan<'a> {
         self.instruments.iter().zip(&self.segment_indices).filter_map(longest).collect()
     }
 
-    /// The times at which there are samples.
-    pub fn instants(&self) -> &SampleInstants {
-        &self.instants
-    }
-
     /// True if there are fewer instruments than threads. The timeframes of one are then computed in
     /// parallel. Otherwise each thread has an instrument, and memory for one.
     fn is_spread(&self) -> bool {
