@@ -82,7 +82,7 @@ const CASES: &[Case] = &[
         given: |stage| make_hdf5(stage, |file| make_zeros(file, "features", &[50, 4, 2])),
         command: "inspect data.h5 --dump 0..1 dump.safetensors",
         exit_code: DATA,
-        says: &["data.h5: /targets: expected numbers [N, K]", "the file contains /features [50, 4, 2]"],
+        says: &["data.h5: /targets: expected numbers [N], [N, K]", "the file contains /features [50, 4, 2]"],
     },
 ];
 
