@@ -15,6 +15,7 @@ use crate::config::{check_precision, refuse_on_gpu};
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::evenly_spaced::DrawnSamples;
 use crate::data::level::Level;
+use crate::data::prefetching::always;
 use crate::data::samples::{Samples, resident_series};
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
@@ -206,7 +207,7 @@ impl Predictor {
             let indices = level.indices(selection.samples, batch, &mut unseen);
             Ok((indices, level.targets(batch).into_owned()))
         };
-        let flow = source.for_each(selection, see, |(indices, targets), predictions| {
+        let flow = source.for_each(selection, &always, see, |(indices, targets), predictions| {
             Ok(flow_after(sink(&indices, predictions, &targets)))
         })?;
         flow.break_value().map_or(Ok(()), Err)
@@ -259,7 +260,7 @@ impl Predictor {
         let mut unseen = selection.indices.remaining();
         let see = |batch: &BatchView<'_>| Ok(Level::from_batch(batch).indices(selection.samples, batch, &mut unseen));
         let each = |indices: Vec<usize>, weights: &[f32]| Ok(flow_after(sink(&indices, weights)));
-        let flow = self.source(selection.samples)?.for_each_of(computed, selection, see, each)?;
+        let flow = self.source(selection.samples)?.for_each_of(computed, selection, &always, see, each)?;
         flow.break_value().map_or(Ok(()), Err)
     }
 
