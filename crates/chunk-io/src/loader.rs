@@ -93,8 +93,8 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
     /// a second whether to wait on.
     ///
     /// # Errors
-    /// As [`Loader::next_batch`]; [`Error::Stopped`](crate::Error::Stopped) once `is_wanted` returns
-    /// false, after which there are no more batches.
+    /// As [`Loader::next_batch`]; [`Error::Stopped`](crate::Error::Stopped) once `is_wanted`
+    /// returns false, after which there are no more batches.
     ///
     /// # Panics
     /// If reading panicked.

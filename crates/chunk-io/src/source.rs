@@ -406,8 +406,8 @@ impl Source {
         self.gather_until(samples, out, &UNSTOPPED)
     }
 
-    /// As [`Source::gather`]. Once `stop` is true, windows are no longer read: before the next chunk
-    /// or block of the file.
+    /// As [`Source::gather`]. Once `stop` is true, reading windows ends before the next chunk or
+    /// block of the file.
     ///
     /// # Errors
     /// As [`Source::read`]; [`Error::Stopped`] where not all samples were read.

@@ -52,9 +52,9 @@ use strings::StringList;
 /// An open file of graphs. Clones share it.
 ///
 /// A file of up to 128 MiB is read when it is opened. A larger one is mapped until
-/// [`GraphFile::hold`]: opening it reads no graph, and the system may reclaim the memory. Graphs are used where they lie in either. Header
-/// and index are checked when the file is opened; a graph's block is checked once, with its
-/// checksum, at its first use.
+/// [`GraphFile::hold`]: opening it reads no graph, and the system may reclaim the memory. Graphs
+/// are used where they lie in either. Header and index are checked when the file is opened; a
+/// graph's block is checked once, with its checksum, at its first use.
 #[derive(Clone, Debug)]
 pub struct GraphFile {
     inner: Arc<Inner>,
@@ -103,8 +103,8 @@ impl GraphFile {
         Self::over(path, FileBytes::open(file).map_err(io)?)
     }
 
-    /// Reads a mapped file into memory, where nothing that other programs do to the file reaches its
-    /// graphs. A file that is in memory stays there.
+    /// Reads a mapped file into memory, where nothing that other programs do to the file reaches
+    /// its graphs. A file that is in memory stays there.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Damaged`] for a file that was cut short since it was opened.

@@ -246,12 +246,12 @@ fn a_mapped_file_that_is_held_stays_as_it_was_whatever_others_do_to_it() {
     let (written, graphs) = written(9);
     std::fs::write(&path, &*written.inner.bytes).unwrap();
     let mut file = mapped(&path);
-    let view = file.graph(8).unwrap().to_graph();
+    let before = file.graph(8).unwrap().to_graph();
     file.hold().unwrap();
     assert!(matches!(file.inner.bytes, FileBytes::Owned { .. }));
     let in_use = file.graph(8).unwrap();
     std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
-    assert_eq!((in_use.to_graph(), view), (graphs[8].clone(), graphs[8].clone()));
+    assert_eq!((in_use.to_graph(), before), (graphs[8].clone(), graphs[8].clone()));
     for (index, graph) in graphs.iter().enumerate() {
         assert_eq!(&file.graph(index).unwrap().to_graph(), graph);
     }

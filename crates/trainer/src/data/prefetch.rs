@@ -68,10 +68,11 @@ impl Source<'_> {
 }
 
 /// Calls `consume` with a feed of the batches of `schedule`, in order; another thread reads the
-/// next one meanwhile. Reading ends when `consume` returns, amid a batch too. All memory lives until
-/// then, so that its peak depends on shapes and not on timing: two batches, the one being consumed
-/// and the one being read, or the memory of samples that load themselves ahead. A feed that waits
-/// for a batch asks `is_wanted`; once that returns false, its error is [`Error::Interrupted`].
+/// next one meanwhile. Reading ends when `consume` returns, amid a batch too. All memory lives
+/// until then, so that its peak depends on shapes and not on timing: two batches, the one being
+/// consumed and the one being read, or the memory of samples that load themselves ahead. A feed
+/// that waits for a batch asks `is_wanted`; once that returns false, its error is
+/// [`Error::Interrupted`].
 pub(crate) fn with_batches<'a, T>(
     source: Source<'a>,
     schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,

@@ -89,8 +89,8 @@ pub(super) enum Computed {
 
 impl Predictions<'_> {
     /// Predicts batch after batch, in order, until `each` breaks. `see` extracts from a batch what
-    /// `each` needs besides its outputs, which may come after the next batch was seen. While a batch
-    /// is waited for, `is_wanted` is asked, see [`with_batches`].
+    /// `each` needs besides its outputs, which may come after the next batch was seen. While a
+    /// batch is waited for, `is_wanted` is asked, see [`with_batches`].
     pub(crate) fn for_each<S, B>(
         &mut self,
         selection: Selection<'_>,

@@ -191,8 +191,8 @@ impl Predictor {
     }
 
     /// As [`Predictor::predict`], with the targets [B, K] of each batch as the third argument of
-    /// `sink`; unknown ones are NaN. While a batch is waited for, `is_wanted` is asked several times
-    /// a second whether to wait on.
+    /// `sink`; unknown ones are NaN. While a batch is waited for, `is_wanted` is asked several
+    /// times a second whether to wait on.
     ///
     /// # Errors
     /// As [`Predictor::predict`]; [`Error::Interrupted`] once `is_wanted` returns false.

@@ -20,7 +20,7 @@ pub struct Selection<'a> {
 }
 
 /// Progress of an evaluation in samples, or graphs. It may end the evaluation by answering
-/// `ControlFlow::Break`.
+/// `ControlFlow::Break`. While a batch is waited for, it is told the same number again.
 pub type EvaluationProgress<'a> = dyn FnMut(usize) -> ControlFlow<()> + 'a;
 
 /// Progress of a pass, which also tells a feed that waits whether the pass goes on.
