@@ -141,6 +141,10 @@ pub enum Error {
         total_bytes: u64,
     },
 
+    /// Whoever asked for samples wants them no longer.
+    #[error("reading was ended before all samples were read")]
+    Stopped,
+
     /// The file has changed since it was opened.
     #[error("{path}: the file changed while it was in use: {what}; open it again when nothing writes to it")]
     Changed {

@@ -39,7 +39,8 @@ pub struct LoaderOptions<'a> {
 /// chunks, allocated once, never a third. Samples that the source holds in memory are not read at
 /// all, and there is no thread.
 ///
-/// Dropping the loader ends the thread, after the read that it is in.
+/// Dropping the loader ends the thread, which ends the read that it is in before the next chunk of
+/// the file.
 pub struct Loader<I: Iterator> {
     source: Arc<Source>,
     supply: BatchSource<I>,
@@ -85,9 +86,22 @@ impl<I: Iterator<Item = Vec<usize>>> Loader<I> {
     /// # Panics
     /// If reading panicked.
     pub fn next_batch(&mut self) -> Result<Option<LoadedBatch<'_>>> {
+        self.next_batch_while(&|| true)
+    }
+
+    /// As [`Loader::next_batch`]. While the batch is waited for, `is_wanted` is asked several times
+    /// a second whether to wait on.
+    ///
+    /// # Errors
+    /// As [`Loader::next_batch`]; [`Error::Stopped`](crate::Error::Stopped) once `is_wanted`
+    /// returns false, after which there are no more batches.
+    ///
+    /// # Panics
+    /// If reading panicked.
+    pub fn next_batch_while(&mut self, is_wanted: &dyn Fn() -> bool) -> Result<Option<LoadedBatch<'_>>> {
         match &mut self.supply {
             BatchSource::Resident(resident) => resident.next_batch(&self.source),
-            BatchSource::Ahead(ahead) => ahead.next_batch(),
+            BatchSource::Ahead(ahead) => ahead.next_batch(is_wanted),
         }
     }
 

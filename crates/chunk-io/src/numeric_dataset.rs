@@ -1,5 +1,6 @@
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use hdf5::Dataset;
@@ -12,7 +13,7 @@ use crate::error::{Error, LayoutFault, Result, innermost};
 use crate::file::InputFile;
 use crate::read::{
     DatasetQuery, DirectIntegers, Done, FileIdentity, LibraryRows, NonFinite, NonFiniteCount, NonFiniteFound,
-    ReadContext, ReadFailure, ReadPath, RowSelection, ToF32, choose_read_path,
+    ReadContext, ReadFailure, ReadPath, RowSelection, ToF32, UNSTOPPED, choose_read_path,
 };
 use crate::slab::{Element, read_rows};
 use crate::stored::{StoredFilter, filters};
@@ -269,12 +270,24 @@ impl NumericDataset {
     /// Reads rows of the first axis into `out` as f32, row-major. Memory that the library may need
     /// is booked on `scope`.
     pub(crate) fn read_f32(&self, rows: &RowSelection<'_>, out: &mut [f32], scope: &Scope) -> Result<ReadCost> {
-        let mut done = self.read_unverified_f32(rows, out, scope)?;
+        self.read_f32_until(&UNSTOPPED, rows, out, scope)
+    }
+
+    /// As [`NumericDataset::read_f32`]. Once `stop` is true, reading ends before the next chunk of
+    /// the file with [`Error::Stopped`].
+    pub(crate) fn read_f32_until(
+        &self,
+        stop: &AtomicBool,
+        rows: &RowSelection<'_>,
+        out: &mut [f32],
+        scope: &Scope,
+    ) -> Result<ReadCost> {
+        let mut done = self.read_unverified_f32(stop, rows, out, scope)?;
         let mut left = &*out;
         for run in rows.runs().filter(|_| self.checksums.is_some() || self.allowed.is_some()) {
             let (part, rest) = left.split_at(run.len() * self.row_len());
             self.require_undamaged(run.start, part, |rows, out| {
-                done.cost += self.read_unverified_f32(&RowSelection::Range(rows), out, scope)?.cost;
+                done.cost += self.read_unverified_f32(stop, &RowSelection::Range(rows), out, scope)?.cost;
                 Ok(())
             })?;
             self.require_allowed(run.start, part)?;
@@ -284,10 +297,17 @@ impl NumericDataset {
         Ok(done.cost)
     }
 
-    fn read_unverified_f32(&self, rows: &RowSelection<'_>, out: &mut [f32], scope: &Scope) -> Result<Done> {
+    fn read_unverified_f32(
+        &self,
+        stop: &AtomicBool,
+        rows: &RowSelection<'_>,
+        out: &mut [f32],
+        scope: &Scope,
+    ) -> Result<Done> {
         match self.read_path()? {
-            ReadPath::Own(stored) => stored.read(rows, out, &self.reading),
-            ReadPath::Library(_) => self.by_library().read(rows, out, scope).map_err(|failure| match failure {
+            ReadPath::Own(stored) => stored.read(rows, out, &self.reading, stop),
+            ReadPath::Library(_) => self.by_library(stop).read(rows, out, scope).map_err(|failure| match failure {
+                ReadFailure::Stopped => Error::Stopped,
                 ReadFailure::Hdf5(error) => self.unreadable(&error),
                 ReadFailure::Memory(error) => Error::memory(&self.path)(error),
             }),
@@ -322,13 +342,14 @@ impl NumericDataset {
         }
     }
 
-    fn by_library(&self) -> LibraryRows<'_> {
+    fn by_library<'a>(&'a self, stop: &'a AtomicBool) -> LibraryRows<'a> {
         LibraryRows {
             dataset: &self.dataset,
             to_f32: self.to_f32,
             row_len: self.row_len(),
             chunk_rows: self.chunk_rows(),
             non_finite: self.reading.options.non_finite,
+            stop,
         }
     }
 

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use megabatch_gpu_core::Scope;
 use serde::Serialize;
@@ -20,7 +21,7 @@ pub use series_stream::{CacheBounds, SuitedChunks};
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::read::{Direct, FileReadOptions, NonFinite, NonFiniteFound, ReadContext, RowSelection};
+use crate::read::{Direct, FileReadOptions, NonFinite, NonFiniteFound, ReadContext, RowSelection, UNSTOPPED};
 use crate::series::{SeriesColumn, SeriesFile};
 use crate::shape::{SampleSlices, Shape};
 use crate::spans::SpanTimes;
@@ -376,13 +377,23 @@ impl Source {
     /// [`Error::BadRequest`] if the range passes the end of the file or the memory has another
     /// size; [`Error::Hdf5`] if the file cannot be read.
     pub fn read(&self, samples: Range<usize>, out: SampleSlices<'_>) -> Result<ReadCost> {
+        self.read_until(samples, out, &UNSTOPPED)
+    }
+
+    /// As [`Source::read`], until `stop` is true.
+    pub(crate) fn read_until(
+        &self,
+        samples: Range<usize>,
+        out: SampleSlices<'_>,
+        stop: &AtomicBool,
+    ) -> Result<ReadCost> {
         if samples.start > samples.end || samples.end > self.shape().samples {
             return Err(self.beyond_the_end(&format!("samples {}..{}", samples.start, samples.end)));
         }
         self.check_memory(samples.len(), &out)?;
         match &self.data {
             SourceData::Series(series) => series.gather(samples, out),
-            SourceData::Windows(windows) => windows.read(samples, out),
+            SourceData::Windows(windows) => windows.read(samples, out, stop),
         }
     }
 
@@ -392,11 +403,20 @@ impl Source {
     /// # Errors
     /// As [`Source::read`].
     pub fn gather(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
+        self.gather_until(samples, out, &UNSTOPPED)
+    }
+
+    /// As [`Source::gather`]. Once `stop` is true, reading windows ends before the next chunk or
+    /// block of the file.
+    ///
+    /// # Errors
+    /// As [`Source::read`]; [`Error::Stopped`] where not all samples were read.
+    pub fn gather_until(&self, samples: &[usize], out: SampleSlices<'_>, stop: &AtomicBool) -> Result<ReadCost> {
         self.check_list(samples)?;
         self.check_memory(samples.len(), &out)?;
         match &self.data {
             SourceData::Series(series) => series.gather(samples.iter().copied(), out),
-            SourceData::Windows(windows) => windows.gather(samples, out),
+            SourceData::Windows(windows) => windows.gather(samples, out, stop),
         }
     }
 

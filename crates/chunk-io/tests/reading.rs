@@ -3,6 +3,7 @@
 
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use megabatch_chunk_io::{Direct, Error, NonFinite, ReadBy, SampleBlock, Source, SourceOptions};
 use megabatch_gpu_core::Device;
@@ -101,6 +102,21 @@ proptest! {
         prop_assert_eq!(&read.features[0], &library[range.start * row..range.end * row]);
         let ways = source.storage().unwrap();
         prop_assert!(!matches!(ways[0].read_by, ReadBy::Library { .. }), "{:?}", ways[0]);
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_rows_are_read_once_nobody_wants_them(form in forms(), threads in 1_usize..4) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("windows.h5");
+        write(&path, &form);
+        let source = open(&path, SourceOptions { threads, ..FROM_FILE });
+        let list: Vec<usize> = (0..form.shape[0]).rev().collect();
+        let mut block = SampleBlock::zeros(source.shape(), list.len());
+        let stopped = source.gather_until(&list, block.slices(), &AtomicBool::new(true));
+        prop_assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+        source.gather_until(&list, block.slices(), &AtomicBool::new(false)).unwrap();
     }
 }
 

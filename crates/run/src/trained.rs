@@ -247,6 +247,9 @@ fn hold_what_fits(data: &mut Data, config: &Config, free_bytes: usize) -> Result
         let fits = data.shape().windows_bytes() <= free_bytes as u64 / 2;
         return if fits { Ok(data.hold()?) } else { Ok(()) };
     }
+    if data.beside_bytes() <= free_bytes / 4 * 3 {
+        data.hold_graphs()?;
+    }
     let Some(series) = data.streamable() else { return Ok(()) };
     let stays = match config.get(&config::data::RESIDENCY) {
         Some(Residency::Resident) => true,

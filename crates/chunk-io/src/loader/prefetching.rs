@@ -40,8 +40,8 @@ impl<I: Iterator<Item = Vec<usize>>> PrefetchedBatches<I> {
         Ok(ahead)
     }
 
-    pub(super) fn next_batch(&mut self) -> Result<Option<LoadedBatch<'_>>> {
-        if self.places().is_none() && !self.turn().inspect_err(|_| self.thread = None)? {
+    pub(super) fn next_batch(&mut self, is_wanted: &dyn Fn() -> bool) -> Result<Option<LoadedBatch<'_>>> {
+        if self.places().is_none() && !self.turn(is_wanted).inspect_err(|_| self.thread = None)? {
             return Ok(None);
         }
         let places = self.places().expect("a chunk has a batch, and one that is not used up another");
@@ -61,14 +61,14 @@ impl<I: Iterator<Item = Vec<usize>>> PrefetchedBatches<I> {
     }
 
     /// Exchanges the chunk in use for the next one; false if there is none.
-    fn turn(&mut self) -> Result<bool> {
+    fn turn(&mut self, is_wanted: &dyn Fn() -> bool) -> Result<bool> {
         let start = Instant::now();
         if let Some(done) = self.current.take() {
             self.give(done)?;
         }
         let Some(thread) = self.thread.as_mut().filter(|_| self.given > 0) else { return Ok(false) };
         self.given -= 1;
-        let chunk = thread.take()?;
+        let chunk = thread.take(is_wanted)?;
         self.stats.note_wait(start.elapsed(), chunk.cost);
         (self.current, self.next) = (Some(chunk), 0);
         Ok(true)

@@ -1,8 +1,10 @@
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use super::chunk::SampleChunk;
 use crate::cost::ReadCost;
@@ -10,14 +12,17 @@ use crate::error::{Error, Result};
 use crate::shape::{SampleSlices, Shape};
 use crate::source::Source;
 
+/// Interval at which a consumer that waits for a chunk is asked whether it still wants it.
+const ASK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Fills chunks: a source, or a test's stand-in for one.
 pub(super) trait SampleReader: Send + Sync {
     fn path(&self) -> &Path;
 
     fn shape(&self) -> &Shape;
 
-    /// Copies `samples` to `out`.
-    fn read_list(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost>;
+    /// Copies `samples` to `out`, until `stop` is true.
+    fn read_list(&self, samples: &[usize], out: SampleSlices<'_>, stop: &AtomicBool) -> Result<ReadCost>;
 }
 
 impl SampleReader for Source {
@@ -31,11 +36,13 @@ impl SampleReader for Source {
 
     /// In one request, so that each chunk of the file is decoded once for all samples that are in
     /// it.
-    fn read_list(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
+    fn read_list(&self, samples: &[usize], out: SampleSlices<'_>, stop: &AtomicBool) -> Result<ReadCost> {
         match samples {
             [] => Ok(ReadCost::default()),
-            [first, ..] if is_consecutive(samples) => self.read(*first..first.saturating_add(samples.len()), out),
-            _ => self.gather(samples, out),
+            [first, ..] if is_consecutive(samples) => {
+                self.read_until(*first..first.saturating_add(samples.len()), out, stop)
+            }
+            _ => self.gather_until(samples, out, stop),
         }
     }
 }
@@ -51,6 +58,8 @@ pub(super) struct ReaderThread {
     empty: Option<SyncSender<SampleChunk>>,
     filled: Option<Receiver<Result<SampleChunk>>>,
     thread: Option<JoinHandle<()>>,
+    /// Ends the read that the thread is in.
+    stop: Arc<AtomicBool>,
 }
 
 /// Chunks that there are.
@@ -61,10 +70,13 @@ impl ReaderThread {
         let path = reader.path().to_owned();
         let (empty, given) = sync_channel(CHUNKS);
         let (done, filled) = sync_channel(CHUNKS);
-        let thread = thread::Builder::new().name("loader".to_owned()).spawn(move || fill_all(&*reader, &given, &done));
+        let stop = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&stop);
+        let fill = move || fill_all(&*reader, &given, &done, &ended);
+        let thread = thread::Builder::new().name("loader".to_owned()).spawn(fill);
         let thread =
             thread.map_err(|source| Error::Io { path, action: "start a thread to read ahead with", source })?;
-        Ok(ReaderThread { empty: Some(empty), filled: Some(filled), thread: Some(thread) })
+        Ok(ReaderThread { empty: Some(empty), filled: Some(filled), thread: Some(thread), stop })
     }
 
     /// Has `chunk` filled, after those given before it.
@@ -74,20 +86,28 @@ impl ReaderThread {
         let _ = empty.send(chunk);
     }
 
-    /// Waits for the next chunk that is filled; one must have been given.
-    pub(super) fn take(&mut self) -> Result<SampleChunk> {
-        let filled = self.filled.as_ref().expect("there until the thread is dropped").recv();
-        filled.unwrap_or_else(|_| {
-            let thread = self.thread.take().expect("a thread that ends in a panic is asked once");
-            resume_unwind(thread.join().expect_err("the thread ends by itself after an error only, which was taken"))
-        })
+    /// Waits for the next chunk that is filled; one must have been given. The error is
+    /// [`Error::Stopped`] once `is_wanted` returns false.
+    pub(super) fn take(&mut self, is_wanted: &dyn Fn() -> bool) -> Result<SampleChunk> {
+        let filled = self.filled.as_ref().expect("there until the thread is dropped");
+        loop {
+            match filled.recv_timeout(ASK_INTERVAL) {
+                Ok(chunk) => return chunk,
+                Err(RecvTimeoutError::Timeout) if is_wanted() => {}
+                Err(RecvTimeoutError::Timeout) => return Err(Error::Stopped),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        let thread = self.thread.take().expect("a thread that ends in a panic is asked once");
+        resume_unwind(thread.join().expect_err("the thread ends by itself after an error only, which was taken"))
     }
 }
 
 impl Drop for ReaderThread {
     fn drop(&mut self) {
-        // With nobody to give to and nobody to take from, the thread ends after the chunk that it
-        // is at.
+        // With nobody to give to and nobody to take from, the thread ends in the chunk that it is
+        // at.
+        self.stop.store(true, Relaxed);
         self.empty = None;
         self.filled = None;
         if let Some(thread) = self.thread.take() {
@@ -98,10 +118,15 @@ impl Drop for ReaderThread {
 }
 
 /// Fills chunks until there is an error or nobody to take them.
-fn fill_all(reader: &dyn SampleReader, given: &Receiver<SampleChunk>, done: &SyncSender<Result<SampleChunk>>) {
+fn fill_all(
+    reader: &dyn SampleReader,
+    given: &Receiver<SampleChunk>,
+    done: &SyncSender<Result<SampleChunk>>,
+    stop: &AtomicBool,
+) {
     for mut chunk in given {
         let (samples, out) = chunk.parts(reader.shape());
-        let read = reader.read_list(samples, out);
+        let read = reader.read_list(samples, out, stop);
         let failed = read.is_err();
         let filled = read.map(|cost| {
             chunk.cost = cost;

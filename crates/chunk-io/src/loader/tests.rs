@@ -3,8 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Device;
 
@@ -26,8 +26,16 @@ struct StandIn {
 #[derive(Clone, Copy)]
 enum Fault {
     None,
-    Error { at: usize },
-    Panic { at: usize },
+    Error {
+        at: usize,
+    },
+    Panic {
+        at: usize,
+    },
+    /// It goes on until it is stopped.
+    Slow {
+        at: usize,
+    },
 }
 
 impl StandIn {
@@ -50,7 +58,7 @@ impl SampleReader for StandIn {
         &self.shape
     }
 
-    fn read_list(&self, samples: &[usize], mut out: SampleSlices<'_>) -> Result<ReadCost> {
+    fn read_list(&self, samples: &[usize], mut out: SampleSlices<'_>, stop: &AtomicBool) -> Result<ReadCost> {
         let read = self.reads.fetch_add(1, Relaxed);
         match self.fault {
             Fault::Error { at } if at == read => {
@@ -58,6 +66,16 @@ impl SampleReader for StandIn {
                 return Err(Error::Truncated { path, bytes: 5, detail: format!("read {read}") });
             }
             Fault::Panic { at } if at == read => panic!("read {read} went wrong"),
+            Fault::Slow { at } if at == read => {
+                let start = Instant::now();
+                while start.elapsed() < Duration::from_secs(60) {
+                    if stop.load(Relaxed) {
+                        return Err(Error::Stopped);
+                    }
+                    std::thread::yield_now();
+                }
+                panic!("nobody stopped read {read}");
+            }
             _ => {}
         }
         for (i, &sample) in samples.iter().enumerate() {
@@ -80,7 +98,7 @@ fn ahead(reader: &Arc<StandIn>, batches: usize) -> PrefetchedBatches<impl Iterat
 fn drain(ahead: &mut PrefetchedBatches<impl Iterator<Item = Vec<usize>>>) -> (Vec<usize>, Option<Error>) {
     let mut seen = Vec::new();
     loop {
-        match ahead.next_batch() {
+        match ahead.next_batch(&|| true) {
             Ok(Some(batch)) => {
                 let expected: Vec<f32> = batch.samples().iter().map(|&sample| sample as f32).collect();
                 assert_eq!(batch.targets().as_slice(), Some(&expected[..]));
@@ -102,8 +120,8 @@ fn an_error_is_told_once_after_the_batches_before_it() {
         let (seen, error) = drain(&mut ahead);
         assert_eq!(seen.len(), 2 * at);
         assert!(error.unwrap().to_string().contains(&format!("read {at}")));
-        assert!(ahead.next_batch().unwrap().is_none());
-        assert!(ahead.next_batch().unwrap().is_none());
+        assert!(ahead.next_batch(&|| true).unwrap().is_none());
+        assert!(ahead.next_batch(&|| true).unwrap().is_none());
         assert_eq!(reader.reads.load(Relaxed), at + 1, "nothing is read after an error");
     }
 }
@@ -123,11 +141,36 @@ fn a_loader_that_is_dropped_ends_its_thread() {
     let reader = StandIn::new(Fault::None);
     for batches in 0..9 {
         let mut ahead = ahead(&reader, usize::MAX / 3);
-        (0..batches).for_each(|_| assert!(ahead.next_batch().unwrap().is_some()));
+        (0..batches).for_each(|_| assert!(ahead.next_batch(&|| true).unwrap().is_some()));
         let reads = reader.reads.swap(0, Relaxed);
         drop(ahead);
         assert_eq!(Arc::strong_count(&reader), 1, "the thread is gone");
         assert!(reads + reader.reads.swap(0, Relaxed) <= batches / 2 + 2, "no more is read than two chunks ahead");
+    }
+}
+
+#[test]
+fn a_read_under_way_ends_with_its_loader() {
+    let reader = StandIn::new(Fault::Slow { at: 1 });
+    let mut ahead = ahead(&reader, 100);
+    assert!(ahead.next_batch(&|| true).unwrap().is_some());
+    let start = Instant::now();
+    drop(ahead);
+    assert_eq!(Arc::strong_count(&reader), 1, "the thread is gone");
+    assert!(start.elapsed() < Duration::from_secs(30), "the read ended where it was");
+}
+
+#[test]
+fn a_consumer_that_wants_no_batch_any_longer_does_not_wait_for_it() {
+    for at in [0, 1] {
+        let reader = StandIn::new(Fault::Slow { at });
+        let mut ahead = ahead(&reader, 100);
+        (0..2 * at).for_each(|_| assert!(ahead.next_batch(&|| true).unwrap().is_some()));
+        let asked = AtomicUsize::new(0);
+        assert!(matches!(ahead.next_batch(&|| asked.fetch_add(1, Relaxed) < 2), Err(Error::Stopped)));
+        assert_eq!(asked.into_inner(), 3);
+        assert!(ahead.next_batch(&|| true).unwrap().is_none());
+        assert_eq!(Arc::strong_count(&reader), 2, "the test and the loader have it, and no thread");
     }
 }
 

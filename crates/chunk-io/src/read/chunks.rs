@@ -2,6 +2,7 @@
 //! their places.
 
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use super::access::ExtentReader;
@@ -70,6 +71,7 @@ impl DirectDataset {
         rows: &RowSelection<'_>,
         out: &mut [f32],
         reading: &ReadContext,
+        stop: &AtomicBool,
     ) -> Result<Done> {
         let spans = spans(self.bands(index, rows, out)?);
         let extents = spans.iter().enumerate().flat_map(|(task, span)| extents(span).map(move |extent| (task, extent)));
@@ -78,7 +80,7 @@ impl DirectDataset {
         let at_once = (CHUNKS_AT_ONCE_BYTES / (2 * self.chunk_bytes()).max(1)).max(1);
         let workers = reading.threads().min((bytes / BYTES_A_THREAD + 1).min(at_once) as usize);
         let request = DecodeRequest { stored: self, pipeline, access };
-        in_parallel(reading, workers, spans, |scratch, task, span| request.read_span(task, scratch, span))
+        in_parallel(reading, stop, workers, spans, |scratch, task, span| request.read_span(task, scratch, span))
     }
 
     fn bands<'a>(&self, index: &ChunkIndex, rows: &RowSelection<'_>, out: &'a mut [f32]) -> Result<Vec<Band<'a>>> {

@@ -2,6 +2,7 @@
 //! under one lock: one thread reads.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use half::f16;
@@ -10,7 +11,7 @@ use hdf5::Dataset;
 use megabatch_gpu_core::{Buffer, Scope};
 
 use super::parallel::Done;
-use super::rows::{RowSelection, take};
+use super::rows::{RowSelection, cut, take};
 use super::{NonFinite, check};
 use crate::cost::ReadCost;
 use crate::decode::FloatWidth;
@@ -41,6 +42,8 @@ impl ToF32 {
 
 /// Elements that become f32 here are staged this many bytes at a time, in whole chunks.
 const STAGING_BYTES: usize = 1 << 20;
+/// A range is read in parts of about this size, between which a read may be stopped.
+const PART_BYTES: usize = 16 << 20;
 /// A gather reads at most this much at once into memory of its own.
 const GATHER_BYTES: usize = 64 << 20;
 
@@ -49,6 +52,7 @@ const GATHER_BYTES: usize = 64 << 20;
 pub(crate) enum ReadFailure {
     Hdf5(hdf5::Error),
     Memory(megabatch_gpu_core::Error),
+    Stopped,
 }
 
 /// A dataset that the library reads.
@@ -59,6 +63,8 @@ pub(crate) struct LibraryRows<'a> {
     /// Rows of the first axis in a chunk, if the dataset is chunked.
     pub(crate) chunk_rows: Option<usize>,
     pub(crate) non_finite: NonFinite,
+    /// Ends reading between two parts once it is true.
+    pub(crate) stop: &'a AtomicBool,
 }
 
 impl LibraryRows<'_> {
@@ -66,9 +72,13 @@ impl LibraryRows<'_> {
     pub(crate) fn read(&self, rows: &RowSelection<'_>, out: &mut [f32], scope: &Scope) -> Result<Done, ReadFailure> {
         match rows {
             RowSelection::Range(rows) => {
-                let mut done =
-                    Done { cost: self.read_range(rows.clone(), out).map_err(ReadFailure::Hdf5)?, ..Done::default() };
-                done.found = check(self.non_finite, rows.start * self.row_len, out);
+                let mut done = Done::default();
+                let mut out = out;
+                for rows in cut(rows.clone(), self.part_rows()) {
+                    let part = take(&mut out, rows.len() * self.row_len);
+                    done.cost += self.read_range(rows.clone(), part)?;
+                    done.found.merge(check(self.non_finite, rows.start * self.row_len, part));
+                }
                 Ok(done)
             }
             RowSelection::Ranges(ranges) => {
@@ -84,15 +94,25 @@ impl LibraryRows<'_> {
         }
     }
 
-    fn read_range(&self, rows: Range<usize>, out: &mut [f32]) -> hdf5::Result<ReadCost> {
+    /// Rows of a range that are read at once, a multiple of a chunk's: none is decoded twice.
+    fn part_rows(&self) -> usize {
+        let rows = (PART_BYTES / size_of::<f32>() / self.row_len.max(1)).max(1);
+        rows.next_multiple_of(self.chunk_rows.unwrap_or(1).max(1))
+    }
+
+    fn read_range(&self, rows: Range<usize>, out: &mut [f32]) -> Result<ReadCost, ReadFailure> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(ReadFailure::Stopped);
+        }
         let started = Instant::now();
-        match self.to_f32 {
+        let read = match self.to_f32 {
             ToF32::Hdf5 => read_rows(self.dataset, &rows, out),
             ToF32::FromHalf => self.read_staged::<f16>(rows, out, <[f16]>::convert_to_f32_slice),
             ToF32::FromDouble => self.read_staged::<f64>(rows, out, |doubles, out| {
                 out.iter_mut().zip(doubles).for_each(|(narrow, &wide)| *narrow = wide as f32);
             }),
-        }?;
+        };
+        read.map_err(ReadFailure::Hdf5)?;
         let width = self.dataset.dtype().map_or(0, |dtype| dtype.size());
         Ok(ReadCost { bytes_read: (out.len() * width) as u64, disk: started.elapsed(), ..ReadCost::default() })
     }
@@ -134,7 +154,7 @@ impl LibraryRows<'_> {
                     staging = Buffer::zeros(scope, len).map_err(ReadFailure::Memory)?;
                 }
                 let staged = &mut staging.as_mut_slice()[..len];
-                done.cost += self.read_range(together.clone(), staged).map_err(ReadFailure::Hdf5)?;
+                done.cost += self.read_range(together.clone(), staged)?;
                 let started = Instant::now();
                 for &place in places {
                     let from = (rows[place] - together.start) * self.row_len;

@@ -26,6 +26,7 @@ mod scratch;
 mod span;
 mod stored_rows;
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
@@ -40,6 +41,9 @@ pub(crate) use parallel::Done;
 pub(crate) use read_path::{DatasetQuery, ReadPath, choose_read_path};
 pub(crate) use rows::{RowSelection, cut, take};
 use scratch::ThreadBuffers;
+
+/// The flag of a read that nobody stops.
+pub(crate) static UNSTOPPED: AtomicBool = AtomicBool::new(false);
 
 /// Reads past the page cache (`O_DIRECT`). Where the file system refuses them, data are read as
 /// with `Off`, and [`Source::notes`](crate::Source::notes) says so.

@@ -21,15 +21,17 @@ impl Done {
 }
 
 /// Does the tasks in their order on `workers` threads, this one among them. The error is that of
-/// the first task in order that fails, whatever the number of threads.
+/// the first task in order that fails, whatever the number of threads. Once `stop` is true, no
+/// further task is begun, and the error is [`Error::Stopped`] if any is left.
 pub(super) fn in_parallel<T: Send>(
     reading: &ReadContext,
+    stop: &AtomicBool,
     workers: usize,
     tasks: Vec<T>,
     work: impl Fn(&mut ThreadBuffers, usize, T) -> Result<Done> + Sync,
 ) -> Result<Done> {
     let workers = workers.clamp(1, tasks.len().max(1));
-    let queue = Queue { tasks: Mutex::new(tasks.into_iter().enumerate()), failed: AtomicBool::new(false) };
+    let queue = Queue { tasks: Mutex::new(tasks.into_iter().enumerate()), failed: AtomicBool::new(false), stop };
     let labour = || {
         let mut scratch = reading.take_scratch();
         let result = queue.run(|k, task| work(&mut scratch, k, task));
@@ -57,12 +59,13 @@ pub(super) fn in_parallel<T: Send>(
     first_failure.map_or(Ok(done), |(_, error)| Err(*error))
 }
 
-struct Queue<I> {
+struct Queue<'a, I> {
     tasks: Mutex<I>,
     failed: AtomicBool,
+    stop: &'a AtomicBool,
 }
 
-impl<T, I: Iterator<Item = (usize, T)>> Queue<I> {
+impl<T, I: Iterator<Item = (usize, T)>> Queue<'_, I> {
     /// Takes tasks until there are none or one has failed. Those taken before it, which are earlier
     /// in the order, are completed.
     fn run(&self, mut work: impl FnMut(usize, T) -> Result<Done>) -> Result<Done, (usize, Box<Error>)> {
@@ -70,7 +73,8 @@ impl<T, I: Iterator<Item = (usize, T)>> Queue<I> {
         while !self.failed.load(Ordering::Relaxed) {
             let next = self.tasks.lock().unwrap_or_else(PoisonError::into_inner).next();
             let Some((k, task)) = next else { break };
-            match work(k, task) {
+            let worked = if self.stop.load(Ordering::Relaxed) { Err(Error::Stopped) } else { work(k, task) };
+            match worked {
                 Ok(part) => done.merge(part),
                 Err(error) => {
                     self.failed.store(true, Ordering::Relaxed);
@@ -85,26 +89,45 @@ impl<T, I: Iterator<Item = (usize, T)>> Queue<I> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::read::UNSTOPPED;
 
     #[test]
     fn every_task_is_done_once_and_the_first_failure_is_told() {
         let reading = ReadContext::default();
         for workers in [1, 3, 100] {
-            let done = in_parallel(&reading, workers, (0..50_u64).collect(), |_, k, task| {
+            let done = in_parallel(&reading, &UNSTOPPED, workers, (0..50_u64).collect(), |_, k, task| {
                 assert_eq!(k as u64, task);
                 Ok(Done { found: NonFiniteCount { count: task, first: Some(k) }, ..Done::default() })
             });
             assert_eq!(done.unwrap().found, NonFiniteCount { count: 49 * 50 / 2, first: Some(0) });
 
-            let failed = in_parallel(&reading, workers, (0..50).collect(), |_, _, task: usize| match task {
-                20.. => Err(Error::NotFound { path: task.to_string().into() }),
-                _ => Ok(Done::default()),
-            });
+            let failed =
+                in_parallel(&reading, &UNSTOPPED, workers, (0..50).collect(), |_, _, task: usize| match task {
+                    20.. => Err(Error::NotFound { path: task.to_string().into() }),
+                    _ => Ok(Done::default()),
+                });
             assert!(failed.unwrap_err().to_string().starts_with("20: "), "{workers}");
         }
         assert_eq!(
-            in_parallel(&reading, 4, Vec::<()>::new(), |_, _, ()| unreachable!()).unwrap().found,
+            in_parallel(&reading, &UNSTOPPED, 4, Vec::<()>::new(), |_, _, ()| unreachable!()).unwrap().found,
             NonFiniteCount::default()
         );
+    }
+
+    #[test]
+    fn no_task_is_begun_after_a_request_to_stop() {
+        let reading = ReadContext::default();
+        let (stop, begun) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+        let work = |workers| {
+            in_parallel(&reading, &stop, workers, (0..50).collect(), |_, _, task: usize| {
+                begun.lock().unwrap().push(task);
+                stop.fetch_or(task == 20, Ordering::Relaxed);
+                Ok(Done::default())
+            })
+        };
+        assert!(matches!(work(1), Err(Error::Stopped)));
+        assert_eq!(*begun.lock().unwrap(), (0..21).collect::<Vec<_>>());
+        assert!(matches!(work(3), Err(Error::Stopped)));
+        assert_eq!(begun.lock().unwrap().len(), 21);
     }
 }

@@ -1,6 +1,7 @@
 //! Rows that the file stores uncompressed: native f32 are read straight to their place, others are
 //! converted while they are copied.
 
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use super::access::ExtentReader;
@@ -51,6 +52,7 @@ impl DirectDataset {
         rows: &RowSelection<'_>,
         out: &mut [f32],
         reading: &ReadContext,
+        stop: &AtomicBool,
     ) -> Result<Done> {
         let mut done = Done::default();
         let pieces = self.pieces(rows, out, reading, &mut done)?;
@@ -62,7 +64,7 @@ impl DirectDataset {
             Direct::On => reading.threads().max(IN_FLIGHT),
             _ => reading.threads().min(bytes / BYTES_A_THREAD + 1),
         };
-        done.merge(in_parallel(reading, workers, spans, |scratch, task, span| {
+        done.merge(in_parallel(reading, stop, workers, spans, |scratch, task, span| {
             self.read_span(&access, task, scratch, span)
         })?);
         Ok(done)

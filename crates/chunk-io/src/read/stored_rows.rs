@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicBool;
+
 use super::parallel::Done;
 use super::read_path::{DirectDataset, StoragePlace};
 use super::rows::RowSelection;
@@ -14,20 +16,27 @@ impl DirectDataset {
     /// # Errors
     /// If the file has changed since it was opened, cannot be read, or holds less than its index
     /// says or something that its filters cannot be undone from. The same file gives the same error
-    /// with any number of threads.
-    pub(crate) fn read(&self, rows: &RowSelection<'_>, out: &mut [f32], reading: &ReadContext) -> Result<Done> {
+    /// with any number of threads. Once `stop` is true, reading ends before the next chunk or block
+    /// with [`Error::Stopped`](crate::Error::Stopped).
+    pub(crate) fn read(
+        &self,
+        rows: &RowSelection<'_>,
+        out: &mut [f32],
+        reading: &ReadContext,
+        stop: &AtomicBool,
+    ) -> Result<Done> {
         if out.is_empty() {
             return Ok(Done::default());
         }
         self.file.require_unchanged()?;
-        let RowSelection::Range(range) = rows else { return self.read_part(rows, out, reading) };
+        let RowSelection::Range(range) = rows else { return self.read_part(rows, out, reading, stop) };
         let (row_len, unit) = (self.row_len(), self.part_rows());
         let (mut done, mut out, mut first) = (Done::default(), out, range.start);
         while first < range.end {
             // Parts end with a chunk, so that none is decoded twice.
             let end = range.end.min((first / unit + 1).saturating_mul(unit));
             let (part, rest) = out.split_at_mut((end - first) * row_len);
-            done.merge(self.read_part(&RowSelection::Range(first..end), part, reading)?);
+            done.merge(self.read_part(&RowSelection::Range(first..end), part, reading, stop)?);
             (out, first) = (rest, end);
         }
         Ok(done)
@@ -43,7 +52,13 @@ impl DirectDataset {
         chunk_rows.saturating_mul((PIECES_MAX / pieces_a_chunk).max(1))
     }
 
-    fn read_part(&self, rows: &RowSelection<'_>, out: &mut [f32], reading: &ReadContext) -> Result<Done> {
+    fn read_part(
+        &self,
+        rows: &RowSelection<'_>,
+        out: &mut [f32],
+        reading: &ReadContext,
+        stop: &AtomicBool,
+    ) -> Result<Done> {
         match &self.place {
             StoragePlace::Nowhere => {
                 out.fill(self.fill);
@@ -55,9 +70,9 @@ impl DirectDataset {
                 Ok(done)
             }
             StoragePlace::Contiguous { .. } | StoragePlace::PlainChunks { .. } => {
-                self.read_positional(rows, out, reading)
+                self.read_positional(rows, out, reading, stop)
             }
-            StoragePlace::Chunks { index, pipeline } => self.read_chunks(index, pipeline, rows, out, reading),
+            StoragePlace::Chunks { index, pipeline } => self.read_chunks(index, pipeline, rows, out, reading, stop),
         }
     }
 }

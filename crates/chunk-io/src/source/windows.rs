@@ -1,4 +1,5 @@
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use megabatch_gpu_core::{Buffer, Scope};
@@ -52,14 +53,14 @@ impl WindowsSource {
         self.held.is_some()
     }
 
-    pub(super) fn read(&self, samples: Range<usize>, out: SampleSlices<'_>) -> Result<ReadCost> {
-        self.read_selected(&RowSelection::Range(samples.clone()), out, |rows, row_len, out| {
+    pub(super) fn read(&self, samples: Range<usize>, out: SampleSlices<'_>, stop: &AtomicBool) -> Result<ReadCost> {
+        self.read_selected(&RowSelection::Range(samples.clone()), out, stop, |rows, row_len, out| {
             out.copy_from_slice(&rows[samples.start * row_len..samples.end * row_len]);
         })
     }
 
-    pub(super) fn gather(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
-        self.read_selected(&RowSelection::List(samples), out, |rows, _, out| gather_held(rows, samples, out))
+    pub(super) fn gather(&self, samples: &[usize], out: SampleSlices<'_>, stop: &AtomicBool) -> Result<ReadCost> {
+        self.read_selected(&RowSelection::List(samples), out, stop, |rows, _, out| gather_held(rows, samples, out))
     }
 
     /// Reads `selection` of each table. `copy` takes it from the rows of a table in memory and the
@@ -68,13 +69,14 @@ impl WindowsSource {
         &self,
         selection: &RowSelection<'_>,
         out: SampleSlices<'_>,
+        stop: &AtomicBool,
         copy: impl Fn(&[f32], usize, &mut [f32]),
     ) -> Result<ReadCost> {
         let mut cost = ReadCost::default();
         for (i, (table, out)) in self.tables().zip(slices(out)).enumerate() {
             cost += match self.resident_rows(i) {
                 Some(rows) => copied(|| copy(rows, table.row_len(), out)),
-                None => table.read_f32(selection, out, &self.staging)?,
+                None => table.read_f32_until(stop, selection, out, &self.staging)?,
             };
         }
         Ok(cost)

@@ -72,6 +72,14 @@ impl FileBytes {
         }
     }
 
+    /// The bytes of a mapped file, read whole; `None` for those that are in memory already.
+    pub(crate) fn read_mapped(&self) -> io::Result<Option<Self>> {
+        match self {
+            FileBytes::Mapped(mapping) => mapping.file().and_then(FileBytes::read).map(Some),
+            FileBytes::Owned { .. } => Ok(None),
+        }
+    }
+
     /// The bytes once more, to be written by this process alone: pages of a mapped file are copied
     /// when they are first written.
     pub(crate) fn private(&self) -> io::Result<PrivateBytes> {

@@ -22,6 +22,10 @@ impl Mapping {
         match self.0 {}
     }
 
+    pub(super) fn file(&self) -> io::Result<File> {
+        match self.0 {}
+    }
+
     pub(super) fn private(&self) -> io::Result<PrivateMapping> {
         match self.0 {}
     }

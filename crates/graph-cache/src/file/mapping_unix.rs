@@ -26,6 +26,11 @@ impl Mapping {
         Ok(self.file.metadata()?.len())
     }
 
+    /// The open file.
+    pub(super) fn file(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
     /// The same bytes elsewhere, copied by pages when they are written.
     pub(super) fn private(&self) -> io::Result<PrivateMapping> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;

@@ -51,10 +51,10 @@ use strings::StringList;
 
 /// An open file of graphs. Clones share it.
 ///
-/// A file of up to 128 MiB is read when it is opened. A larger one is mapped: opening it reads no
-/// graph, and the system may reclaim the memory. Graphs are used where they lie in either. Header
-/// and index are checked when the file is opened; a graph's block is checked once, with its
-/// checksum, at its first use.
+/// A file of up to 128 MiB is read when it is opened. A larger one is mapped until
+/// [`GraphFile::hold`]: opening it reads no graph, and the system may reclaim the memory. Graphs
+/// are used where they lie in either. Header and index are checked when the file is opened; a
+/// graph's block is checked once, with its checksum, at its first use.
 #[derive(Clone, Debug)]
 pub struct GraphFile {
     inner: Arc<Inner>,
@@ -80,8 +80,8 @@ impl GraphFile {
     /// Opens the file at `path`. Later changes to a file of up to 128 MiB have no effect: it is
     /// read now. A larger one may be replaced or removed, and must not be modified in place while
     /// it is open, which nothing here does. If another program cuts it short, the next use of a
-    /// graph is an error; if that happens while a graph is being read, the system ends the process
-    /// with SIGBUS.
+    /// graph is an error; if that happens while a graph is in use, the system ends the process with
+    /// SIGBUS. [`GraphFile::hold`] keeps it from that.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::NotAFile`]; [`Error::NotGraphs`] and [`Error::Version`] for other
@@ -101,6 +101,21 @@ impl GraphFile {
         // locks.
         let _ = file.try_lock_shared();
         Self::over(path, FileBytes::open(file).map_err(io)?)
+    }
+
+    /// Reads a mapped file into memory, where nothing that other programs do to the file reaches
+    /// its graphs. A file that is in memory stays there.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; [`Error::Damaged`] for a file that was cut short since it was opened.
+    pub fn hold(&mut self) -> Result<()> {
+        let inner = &*self.inner;
+        inner.require_whole().map_err(|fault| fault.in_file(&inner.path))?;
+        let failed = |source| Error::Io { path: inner.path.clone(), action: "read the file", source };
+        if let Some(bytes) = inner.bytes.read_mapped().map_err(failed)? {
+            *self = Self::over(&inner.path, bytes)?;
+        }
+        Ok(())
     }
 
     /// The file with these bytes, which are copied; `path` is for messages.

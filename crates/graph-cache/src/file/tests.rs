@@ -238,6 +238,33 @@ fn a_mapped_file_that_is_cut_short_is_an_error_at_the_next_use() {
     assert_eq!(file.graph(8).unwrap().to_graph(), graphs[8]);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_mapped_file_that_is_held_stays_as_it_was_whatever_others_do_to_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("rings.mbg");
+    let (written, graphs) = written(9);
+    std::fs::write(&path, &*written.inner.bytes).unwrap();
+    let mut file = mapped(&path);
+    let before = file.graph(8).unwrap().to_graph();
+    file.hold().unwrap();
+    assert!(matches!(file.inner.bytes, FileBytes::Owned { .. }));
+    let in_use = file.graph(8).unwrap();
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(0).unwrap();
+    assert_eq!((in_use.to_graph(), before), (graphs[8].clone(), graphs[8].clone()));
+    for (index, graph) in graphs.iter().enumerate() {
+        assert_eq!(&file.graph(index).unwrap().to_graph(), graph);
+    }
+    file.hold().unwrap();
+    file.verify().unwrap();
+
+    std::fs::write(&path, &*written.inner.bytes).unwrap();
+    let mut file = mapped(&path);
+    std::fs::File::options().write(true).open(&path).unwrap().set_len(5000).unwrap();
+    let error = file.hold().unwrap_err().to_string();
+    assert!(error.contains("cut the file short while it was open: 5000 of"), "{error}");
+}
+
 /// A file with wrong contents and valid checksums.
 struct Hostile {
     bytes: Vec<u8>,

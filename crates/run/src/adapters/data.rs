@@ -316,8 +316,17 @@ impl Data {
         match self {
             Data::Samples(samples) => samples.hold(),
             Data::CrossSections(sections) => sections.source_mut().hold(),
-            // Graphs are in memory, or mapped if they are large.
+            // Graphs are in memory, or mapped if they are large: see `hold_graphs`.
             Data::Graphs(_) => Ok(()),
+        }
+    }
+
+    /// Reads a mapped file of graphs into memory; [`Data::beside_bytes`] counts it. A program that
+    /// cuts the file short then ends no run.
+    pub(crate) fn hold_graphs(&mut self) -> Result<()> {
+        match self {
+            Data::Graphs(graphs) => Ok(graphs.hold()?),
+            Data::Samples(_) | Data::CrossSections(_) => Ok(()),
         }
     }
 

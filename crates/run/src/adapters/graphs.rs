@@ -106,6 +106,11 @@ impl GraphSamples {
         self.file.schema().target_level == TargetLevel::Graph
     }
 
+    /// Reads a mapped file into memory, see [`GraphFile::hold`].
+    pub(crate) fn hold(&mut self) -> megabatch_graph_cache::Result<()> {
+        self.file.hold()
+    }
+
     /// Bytes of the file, of the lists of its nodes, and of copied edge features.
     pub(crate) fn beside_bytes(&self) -> usize {
         let lists = self.samples.len() + self.offsets.len() + self.labelled.len();

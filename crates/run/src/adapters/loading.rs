@@ -76,8 +76,11 @@ struct Loaded<'a> {
 }
 
 impl LoadedBatches for Loaded<'_> {
-    fn next(&mut self) -> Result<Option<BorrowedBatch<'_>>, Box<dyn Error + Send + Sync>> {
-        let Some(batch) = self.loader.next_batch()? else { return Ok(None) };
+    fn next(
+        &mut self,
+        is_wanted: &dyn Fn() -> bool,
+    ) -> Result<Option<BorrowedBatch<'_>>, Box<dyn Error + Send + Sync>> {
+        let Some(batch) = self.loader.next_batch_while(is_wanted)? else { return Ok(None) };
         Ok(Some(BorrowedBatch {
             samples: batch.samples(),
             features: (0..batch.shape().timeframes.len()).map(|k| slice(batch.features(k))).collect(),

@@ -271,8 +271,9 @@ impl Samples for SourceSamples {
     }
 
     fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let stop = Arc::clone(batch.stop());
         let (features, targets) = batch.slices_mut();
-        self.source.gather(samples, SampleSlices { features, targets })?;
+        self.source.gather_until(samples, SampleSlices { features, targets }, &stop)?;
         Ok(())
     }
 

@@ -109,7 +109,7 @@ fn file_kind(error: &megabatch_chunk_io::Error) -> Option<Kind> {
     match error {
         Error::Memory { source, .. } => device_kind(source),
         Error::BadRequest { .. } | Error::NotWritable { .. } => Some(Kind::Usage),
-        Error::Interrupted { .. } => Some(Kind::Cancelled),
+        Error::Interrupted { .. } | Error::Stopped => Some(Kind::Cancelled),
         Error::Rows { source, .. } => file_kind(source),
         Error::Io { .. } => None,
         _ => Some(Kind::Data),

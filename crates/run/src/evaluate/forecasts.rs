@@ -73,7 +73,8 @@ impl Forecasts {
         let mut done = 0;
         let mut follow = host.follow(Work { label: "report", total: indices.len() as u64, unit: "samples" });
         let selection = Selection { samples, indices: &indices };
-        predictor.predict_beside_targets(selection, |rows, predictions, targets| {
+        let is_wanted = || !host.cancel.is_requested();
+        predictor.predict_beside_targets(selection, &is_wanted, |rows, predictions, targets| {
             for Pairs { horizon, predicted, actual } in &mut pairs {
                 let output = points[*horizon - 1].expect("a horizon of numbers");
                 predicted.extend(column(predictions, width, output));

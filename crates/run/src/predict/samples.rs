@@ -161,6 +161,7 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
     let mut is_predicted = vec![false; count];
     predictor.predict_beside_targets(
         Selection { samples: data.samples(), indices: &indices },
+        &|| !host.cancel.is_requested(),
         |rows, batch, truth| {
             for ((row, own), truth) in rows.iter().zip(batch.chunks_exact(outputs)).zip(truth.chunks_exact(horizons)) {
                 let Some(place) = places.find(*row) else { continue };

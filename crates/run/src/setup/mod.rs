@@ -241,7 +241,7 @@ impl TrainingSetup {
         booked.sum::<usize>() + self.data.beside_bytes()
     }
 
-    /// Bytes of the data in memory during a run: samples, times and a mapped file.
+    /// Bytes of the data in memory during a run: samples, times and a file of graphs.
     pub(crate) fn data_bytes(&self, chunks: &ChunkPlan) -> usize {
         let planned = usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX / 2);
         match chunks.residence {
@@ -404,6 +404,10 @@ impl TrainingSetup {
                 _ => Ok(()),
             };
             ready.map_err(|error| not_even_data(error.into()))?;
+        }
+        // Graphs that leave too little memory for the model are refused by the plan.
+        if request.intent == Intent::Run && model_bytes + held_beside_bytes <= memory_bytes {
+            data.hold_graphs()?;
         }
         let files = data.files(request.host)?;
         let mut setup = TrainingSetup {

@@ -122,6 +122,9 @@ impl<'a> Watch<'a> {
     }
 
     pub(crate) fn see(&mut self, event: &Event<'_>) -> ControlFlow<()> {
+        if matches!(event, Event::Waiting) {
+            return self.go_on();
+        }
         if let Event::Validating(validating) = event {
             self.host.observer.event(event);
             return self.follow_validation(*validating);

@@ -22,6 +22,7 @@ use megabatch_nn::batch::{BatchStorage, BatchView, WindowOffsets};
 use megabatch_nn::model::SampleShape;
 use megabatch_nn_cuda::round_windows;
 
+use crate::data::prefetching::receive;
 use crate::data::samples::Batch;
 use crate::error::Result;
 
@@ -102,17 +103,21 @@ impl VacantChunk {
     }
 
     fn fill(
-        self,
-        samples: ChunkSamples,
+        &mut self,
+        samples: &[usize],
         precision: Precision,
         gather: &impl Fn(&[usize], &mut Batch) -> Result<()>,
-    ) -> Result<FilledChunk> {
-        let VacantChunk { mut batch, mut tables } = self;
-        gather(&samples.samples, &mut batch)?;
+    ) -> Result<()> {
+        let VacantChunk { batch, tables } = self;
+        gather(samples, batch)?;
         for k in 0..batch.shape().timeframes.len() {
             tables.fill(k, round_windows(precision, batch.features_mut(k)))?;
         }
-        Ok(FilledChunk { batch, samples, tables: tables.into_filled() })
+        Ok(())
+    }
+
+    fn into_filled(self, samples: ChunkSamples) -> FilledChunk {
+        FilledChunk { batch: self.batch, samples, tables: self.tables.into_filled() }
     }
 }
 
@@ -136,23 +141,27 @@ pub(crate) fn read_chunks(
 ) -> Option<Batch> {
     let mut schedule = schedule.peekable();
     while let Some(samples) = ChunkSamples::next(&mut schedule, capacity) {
-        let Ok(chunk) = vacant.recv() else { return None };
+        let Ok(mut chunk) = vacant.recv() else { return None };
         if stop.load(Relaxed) {
             return Some(chunk.into_batch());
         }
-        let filled = chunk.fill(samples, precision, &gather);
-        let failed = filled.is_err();
-        match ready.send(filled) {
-            Err(SendError(filled)) => return filled.ok().map(FilledChunk::into_batch),
-            Ok(()) if failed => return None,
-            Ok(()) => {}
+        if let Err(error) = chunk.fill(&samples.samples, precision, &gather) {
+            // Nobody waits for a read that was stopped.
+            if stop.load(Relaxed) {
+                return Some(chunk.into_batch());
+            }
+            let _ = ready.send(Err(error));
+            return None;
+        }
+        if let Err(SendError(filled)) = ready.send(Ok(chunk.into_filled(samples))) {
+            return filled.ok().map(FilledChunk::into_batch);
         }
     }
     None
 }
 
 /// Batches of chunks that [`read_chunks`] sends.
-pub(crate) struct ChunkFeed {
+pub(crate) struct ChunkFeed<'a> {
     filled: Receiver<Result<FilledChunk>>,
     give_back: SyncSender<VacantChunk>,
     /// The chunk in use on the host, and its samples.
@@ -162,16 +171,19 @@ pub(crate) struct ChunkFeed {
     /// Offsets of the windows of a batch.
     offsets: WindowOffsets,
     waited: Duration,
+    is_wanted: &'a dyn Fn() -> bool,
 }
 
-impl ChunkFeed {
+impl<'a> ChunkFeed<'a> {
+    /// The feed of the chunks of `filled`; see [`receive`] for `is_wanted`.
     pub(crate) fn new(
         filled: Receiver<Result<FilledChunk>>,
         give_back: SyncSender<VacantChunk>,
         shape: &SampleShape,
+        is_wanted: &'a dyn Fn() -> bool,
     ) -> Self {
         let offsets = WindowOffsets::with_capacity(shape, 0);
-        ChunkFeed { filled, give_back, current: None, next: 0, offsets, waited: Duration::ZERO }
+        ChunkFeed { filled, give_back, current: None, next: 0, offsets, waited: Duration::ZERO, is_wanted }
     }
 
     /// Where the chunk in use has no further batch and there is another: has `exchange` give its
@@ -182,9 +194,9 @@ impl ChunkFeed {
             return Ok(());
         }
         let start = Instant::now();
-        let next = self.filled.recv().ok().transpose()?;
+        let next = receive(&self.filled, self.is_wanted);
         self.waited += start.elapsed();
-        let Some(FilledChunk { batch, samples, tables }) = next else { return Ok(()) };
+        let Some(FilledChunk { batch, samples, tables }) = next?.transpose()? else { return Ok(()) };
         let before = exchange(tables);
         self.next = 0;
         if let (Some((batch, _)), Some(tables)) = (self.current.replace((batch, samples)), before) {

@@ -9,6 +9,7 @@ use megabatch_nn_cuda::Accelerator;
 
 use crate::config::Config;
 use crate::data::prefetch::{Source, with_batches};
+use crate::data::prefetching::always;
 use crate::data::samples::{Batch, Samples, are_slices};
 use crate::error::Result;
 
@@ -60,7 +61,7 @@ impl<'a> KeptWindows<'a> {
             None => Some(Buffer::zeros(scope, len * outputs)?),
         };
         let schedule = (0..len).step_by(batch_size).map(|first| (first..len.min(first + batch_size)).collect());
-        with_batches(source, schedule, |feed| {
+        with_batches(source, schedule, &always, |feed| {
             let mut first = 0;
             while let Some(batch) = feed.next()? {
                 gpu.put_windows(first, &batch)?;

@@ -1,5 +1,6 @@
 //! Batches read on another thread, one ahead of the computation.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,7 +15,7 @@ use megabatch_nn::graph::{EdgeForm, GraphBatch, Graphs, samples_of};
 use megabatch_nn::model::SampleShape;
 
 use crate::data::device_chunks::{ChunkFeed, DeviceChunks, VacantChunk, read_chunks};
-use crate::data::prefetching::{BorrowedBatch, Chunking, LoadedBatches, Waits};
+use crate::data::prefetching::{BorrowedBatch, Chunking, INTERRUPTED, LoadedBatches, Waits, receive};
 use crate::data::sample_weights::LossInputs;
 use crate::data::samples::{Batch, Samples, StreamedSeries};
 use crate::error::{Error, Result};
@@ -67,12 +68,15 @@ impl Source<'_> {
 }
 
 /// Calls `consume` with a feed of the batches of `schedule`, in order; another thread reads the
-/// next one meanwhile. Reading ends when `consume` returns. All memory lives until then, so that
-/// its peak depends on shapes and not on timing: two batches, the one being consumed and the one
-/// being read, or the memory of samples that load themselves ahead.
+/// next one meanwhile. Reading ends when `consume` returns, amid a batch too. All memory lives
+/// until then, so that its peak depends on shapes and not on timing: two batches, the one being
+/// consumed and the one being read, or the memory of samples that load themselves ahead. A feed
+/// that waits for a batch asks `is_wanted`; once that returns false, its error is
+/// [`Error::Interrupted`].
 pub(crate) fn with_batches<'a, T>(
     source: Source<'a>,
     schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
+    is_wanted: &'a dyn Fn() -> bool,
     consume: impl FnOnce(&mut BatchFeed<'_>) -> Result<T>,
 ) -> Result<T> {
     if let Some(samples) = source.samples.load_ahead() {
@@ -80,11 +84,14 @@ pub(crate) fn with_batches<'a, T>(
         let lists = requested.clone().note(schedule, source.graphs);
         let chunking = Chunking { percent: source.chunk_percent, batch_samples: source.capacity() };
         let batches = samples.load(Box::new(lists), chunking).map_err(|source| Error::PrefetchingSource { source })?;
-        return consume(&mut BatchFeed::Loaded(Loaded::new(batches, source, requested)));
+        return consume(&mut BatchFeed::Loaded(Loaded::new(batches, source, requested, is_wanted)));
     }
     let (give_back, empty) = sync_channel(2);
+    let stop = Arc::new(AtomicBool::new(false));
     for _ in 0..2 {
-        give_back.send(source.batch()?).expect("the receiver is alive and has room for two");
+        let mut batch = source.batch()?;
+        batch.stop_by(&stop);
+        give_back.send(batch).expect("the receiver is alive and has room for two");
     }
     let (ready, gathered) = sync_channel(1);
     let streamed = source.streamed();
@@ -100,8 +107,10 @@ pub(crate) fn with_batches<'a, T>(
         // Owned by this closure, so that it is gone, and the reader told to end, before the scope
         // waits for the reader.
         let waited = Duration::ZERO;
-        let mut feed = BatchFeed::Gathered(Gathered { gathered, give_back, current: None, waited, streamed, reported });
-        consume(&mut feed)
+        let gathered = Gathered { gathered, give_back, current: None, waited, streamed, reported, is_wanted };
+        let outcome = consume(&mut BatchFeed::Gathered(gathered));
+        stop.store(true, Relaxed);
+        outcome
     })
 }
 
@@ -115,20 +124,23 @@ pub(crate) fn with_chunks<'a, T>(
     chunks: DeviceChunks,
     staging: &mut Vec<Batch>,
     schedule: impl Iterator<Item = Vec<usize>> + Send + 'a,
+    is_wanted: &'a dyn Fn() -> bool,
     consume: impl FnOnce(&mut BatchFeed<'_>) -> Result<T>,
 ) -> Result<T> {
     let DeviceChunks { samples, precision, tables } = chunks;
     let (give_back, vacant) = sync_channel(2);
+    let stop = Arc::new(AtomicBool::new(false));
     for tables in tables {
-        let batch = match staging.pop() {
+        let mut batch = match staging.pop() {
             Some(batch) => batch,
             None => Batch::new(source.scope, source.samples.shape(), samples)?,
         };
+        batch.stop_by(&stop);
         give_back.send(VacantChunk::new(batch, tables)).expect("the receiver is alive and has room for two");
     }
     let (ready, filled) = sync_channel(1);
     // Lent to the reader: chunks that wait in the channel when it ends stay allocated.
-    let (vacant, stop) = (Mutex::new(vacant), AtomicBool::new(false));
+    let vacant = Mutex::new(vacant);
     let outcome = thread::scope(|scope| {
         let (vacant, stop) = (&vacant, &stop);
         let reader = scope.spawn(move || {
@@ -141,7 +153,7 @@ pub(crate) fn with_chunks<'a, T>(
             read_chunks(schedule, samples, precision, gather_chunk, &vacant, &ready, stop)
         });
         // As in `with_batches`, gone before the scope waits for the reader.
-        let mut feed = BatchFeed::Chunked(ChunkFeed::new(filled, give_back, source.samples.shape()));
+        let mut feed = BatchFeed::Chunked(ChunkFeed::new(filled, give_back, source.samples.shape(), is_wanted));
         let outcome = consume(&mut feed);
         stop.store(true, Relaxed);
         if let BatchFeed::Chunked(chunks) = feed {
@@ -226,7 +238,7 @@ pub(crate) enum BatchFeed<'a> {
     /// Loaded ahead by the samples themselves.
     Loaded(Loaded<'a>),
     /// Batches of chunks on a device, which the thread of [`with_chunks`] gathers.
-    Chunked(ChunkFeed),
+    Chunked(ChunkFeed<'a>),
 }
 
 impl BatchFeed<'_> {
@@ -287,6 +299,7 @@ pub(crate) struct Gathered<'a> {
     streamed: Option<&'a dyn StreamedSeries>,
     /// Read times reported so far.
     reported: Waits,
+    is_wanted: &'a dyn Fn() -> bool,
 }
 
 impl Gathered<'_> {
@@ -304,8 +317,9 @@ impl Gathered<'_> {
             self.give_back.send(done.batch).expect("the receiver outlives the feed and has room for both batches");
         }
         let start = Instant::now();
-        self.current = self.gathered.recv().ok().transpose()?;
+        let gathered = receive(&self.gathered, self.is_wanted);
         self.waited += start.elapsed();
+        self.current = gathered?.transpose()?;
         Ok(self.current.as_ref().map(Ready::view))
     }
 }
@@ -328,10 +342,16 @@ pub(crate) struct Loaded<'a> {
     weights: Vec<f32>,
     /// Waits reported so far.
     reported: Waits,
+    is_wanted: &'a dyn Fn() -> bool,
 }
 
 impl<'a> Loaded<'a> {
-    fn new(batches: Box<dyn LoadedBatches + 'a>, source: Source<'a>, requested: RequestedGraphs) -> Self {
+    fn new(
+        batches: Box<dyn LoadedBatches + 'a>,
+        source: Source<'a>,
+        requested: RequestedGraphs,
+        is_wanted: &'a dyn Fn() -> bool,
+    ) -> Self {
         let Source { samples, graphs, edge_form, loss_inputs, .. } = source;
         let (shape, reported) = (samples.shape(), Waits::default());
         Loaded {
@@ -346,13 +366,18 @@ impl<'a> Loaded<'a> {
             scaled: Vec::new(),
             weights: Vec::new(),
             reported,
+            is_wanted,
         }
     }
 
     fn next(&mut self) -> Result<Option<BatchView<'_>>> {
-        let Some(batch) = self.batches.next().map_err(|source| Error::PrefetchingSource { source })? else {
-            return Ok(None);
+        let (wanted, stopped) = (self.is_wanted, Cell::new(false));
+        let is_wanted = || {
+            stopped.set(!wanted());
+            !stopped.get()
         };
+        let failed = |source| if stopped.get() { INTERRUPTED } else { Error::PrefetchingSource { source } };
+        let Some(batch) = self.batches.next(&is_wanted).map_err(failed)? else { return Ok(None) };
         let BorrowedBatch { samples, features, targets } = batch;
         let lent: Vec<usize> = features.iter().map(|windows| windows.len()).collect();
         let windows = (0..self.shape.timeframes.len()).map(|k| samples.len() * self.shape.window_len(k));
@@ -417,11 +442,14 @@ impl RequestedGraphs {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as StdError;
+
     use megabatch_amp::Precision;
     use megabatch_gpu_core::{Device, VacantTables};
     use megabatch_nn::model::Timeframe;
 
     use super::*;
+    use crate::data::prefetching::always;
     use crate::data::samples::InMemory;
 
     fn samples() -> InMemory {
@@ -447,7 +475,7 @@ mod tests {
         };
         let schedule = [vec![4, 5, 6], vec![9], vec![], vec![0, 0]];
         let mut seen = Vec::new();
-        with_batches(source, schedule.clone().into_iter(), |feed| {
+        with_batches(source, schedule.clone().into_iter(), &always, |feed| {
             while let Some(batch) = feed.next()? {
                 seen.push(batch.targets().iter().map(|&x| x as usize).collect::<Vec<_>>());
             }
@@ -482,7 +510,7 @@ mod tests {
             let chunks = DeviceChunks { samples: 4, precision: Precision::Fp32, tables: [tables(), tables()] };
             let schedule = (0..).map(|n| vec![n % 10, (n + 1) % 10]);
             let mut held = None;
-            with_chunks(source, chunks, &mut staging, schedule, |feed| {
+            with_chunks(source, chunks, &mut staging, schedule, &always, |feed| {
                 for n in 0..taken {
                     feed.turn_chunk(|tables| held.replace(tables))?;
                     let batch = feed.next()?.unwrap();
@@ -512,7 +540,77 @@ mod tests {
             gather_mode: GatherMode::Bars,
             loss_inputs: LossInputs::default(),
         };
-        let first = with_batches(source, std::iter::repeat(vec![7]), |feed| Ok(feed.next()?.map(|batch| batch.len())));
+        let schedule = std::iter::repeat(vec![7]);
+        let first = with_batches(source, schedule, &always, |feed| Ok(feed.next()?.map(|batch| batch.len())));
         assert_eq!(first.unwrap(), Some(1));
+    }
+
+    /// Samples of which the last is gathered until nobody wants it.
+    struct Slow(InMemory);
+
+    impl Samples for Slow {
+        fn shape(&self) -> &SampleShape {
+            self.0.shape()
+        }
+
+        fn len(&self) -> usize {
+            Samples::len(&self.0)
+        }
+
+        fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
+            let start = Instant::now();
+            while samples.contains(&9) {
+                if batch.stop().load(Relaxed) {
+                    return Err("nobody wants it".into());
+                }
+                assert!(start.elapsed() < Duration::from_secs(60), "nobody stopped it");
+                thread::yield_now();
+            }
+            self.0.gather(samples, batch)
+        }
+    }
+
+    #[test]
+    fn a_batch_that_nobody_wants_is_not_waited_for() {
+        let (samples, device) = (Slow(samples()), Device::cpu());
+        let scope = device.scope("batches");
+        let source = Source {
+            samples: &samples,
+            graphs: None,
+            edge_form: EdgeForm::Views,
+            scope: &scope,
+            batch_size: 1,
+            chunk_percent: 100,
+            gather_mode: GatherMode::Bars,
+            loss_inputs: LossInputs::default(),
+        };
+        let schedule = || [vec![0], vec![9]].into_iter();
+        // The consumer leaves while the second batch is gathered.
+        let first = with_batches(source, schedule(), &always, |feed| Ok(feed.next()?.map(|batch| batch.len())));
+        assert_eq!(first.unwrap(), Some(1));
+
+        // It waits for the second batch, until it no longer wants it.
+        let asked = Cell::new(0);
+        let is_wanted = || {
+            asked.set(asked.get() + 1);
+            asked.get() % 3 > 0
+        };
+        let waited = with_batches(source, schedule(), &is_wanted, |feed| {
+            assert!(feed.next()?.is_some());
+            feed.next().map(drop)
+        });
+        assert!(matches!(waited, Err(Error::Interrupted { .. })));
+        assert_eq!(asked.get(), 3);
+
+        let tables = || VacantTables::new(&device.scope("gpu/bars"), &[size_of::<f32>()]).unwrap();
+        let chunks = DeviceChunks { samples: 1, precision: Precision::Fp32, tables: [tables(), tables()] };
+        let (mut staging, mut held) = (Vec::new(), None);
+        let waited = with_chunks(source, chunks, &mut staging, schedule(), &is_wanted, |feed| {
+            feed.turn_chunk(|tables| held.replace(tables))?;
+            assert!(feed.next()?.is_some());
+            feed.turn_chunk(|tables| held.replace(tables))
+        });
+        assert!(matches!(waited, Err(Error::Interrupted { .. })));
+        assert_eq!((asked.get(), staging.len()), (6, 2));
     }
 }

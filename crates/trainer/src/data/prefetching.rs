@@ -2,9 +2,18 @@
 
 use std::error::Error as StdError;
 use std::ops::{AddAssign, Sub};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+/// Interval at which a consumer that waits for a batch is asked whether it still wants it.
+const ASK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Error of a wait for samples that nobody wants any longer.
+pub(crate) const INTERRUPTED: Error = Error::Interrupted { work: "the reading of samples" };
 
 /// The samples of each batch to come, in order.
 pub type BatchLists<'a> = Box<dyn Iterator<Item = Vec<usize>> + Send + 'a>;
@@ -46,11 +55,12 @@ impl Chunking {
 
 /// Batches that were loaded, in the order of their lists.
 pub trait LoadedBatches {
-    /// The next batch, or `None` after the last; it is valid until the next call.
+    /// The next batch, or `None` after the last; it is valid until the next call. A source that
+    /// waits asks `is_wanted` several times a second, and ends with an error once it returns false.
     ///
     /// # Errors
     /// Whatever keeps the source from reading. There are no batches after an error.
-    fn next(&mut self) -> Result<Option<BorrowedBatch<'_>>, SourceError>;
+    fn next(&mut self, is_wanted: &dyn Fn() -> bool) -> Result<Option<BorrowedBatch<'_>>, SourceError>;
 
     /// Waiting time of `next` so far, by cause.
     fn waits(&self) -> Waits;
@@ -119,6 +129,26 @@ impl Sub for Waits {
             decode: self.decode - earlier.decode,
             copy: self.copy - earlier.copy,
             bytes_read: self.bytes_read - earlier.bytes_read,
+        }
+    }
+}
+
+/// Answer of a consumer that waits for each batch as long as it takes.
+pub(crate) fn always() -> bool {
+    true
+}
+
+/// The next of `receiver`, or `None` after the last.
+///
+/// # Errors
+/// [`Error::Interrupted`] once `is_wanted`, which is asked while nothing comes, returns false.
+pub(crate) fn receive<T>(receiver: &Receiver<T>, is_wanted: &dyn Fn() -> bool) -> Result<Option<T>> {
+    loop {
+        match receiver.recv_timeout(ASK_INTERVAL) {
+            Ok(received) => return Ok(Some(received)),
+            Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            Err(RecvTimeoutError::Timeout) if is_wanted() => {}
+            Err(RecvTimeoutError::Timeout) => return Err(INTERRUPTED),
         }
     }
 }

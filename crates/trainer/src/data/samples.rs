@@ -2,6 +2,8 @@
 
 use std::error::Error as StdError;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::batch::{BatchStorage, BatchView, SeriesSpan, SeriesView, WindowEnd, WindowOffsets};
@@ -152,6 +154,7 @@ pub struct Batch {
     targets: Buffer<f32>, // [B, K]
     /// `[B]`; empty where all samples count alike.
     weights: Vec<f32>,
+    stop: Arc<AtomicBool>,
 }
 
 impl Batch {
@@ -177,8 +180,20 @@ impl Batch {
             storage: BatchStorage::Windows,
             targets: Buffer::zeros(scope, capacity * shape.outputs)?,
             weights: Vec::new(),
+            stop: Arc::default(),
             shape: shape.clone(),
         })
+    }
+
+    /// True once nobody wants the samples that are gathered: [`Samples::gather`] may then end with
+    /// any error.
+    pub fn stop(&self) -> &Arc<AtomicBool> {
+        &self.stop
+    }
+
+    /// Ends gathering once `stop` is true.
+    pub(crate) fn stop_by(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = Arc::clone(stop);
     }
 
     /// Sets B. The old content has no meaning afterwards.

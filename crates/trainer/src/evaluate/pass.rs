@@ -19,7 +19,7 @@ use crate::evaluate::by_time::ByTime;
 use crate::evaluate::evaluation::{Evaluation, InstrumentEvaluation};
 use crate::evaluate::metrics::{GraphCorrelations, overlap};
 use crate::evaluate::predictions::Predictions;
-use crate::evaluate::selection::{EvaluationProgress, Selection};
+use crate::evaluate::selection::{EvaluationProgress, Selection, SharedProgress};
 use crate::evaluate::sums::{GroupSums, MeanLoss, Rows};
 
 /// Targets and baselines of a batch, known before its outputs.
@@ -220,9 +220,10 @@ pub(crate) fn evaluate(
     let sums = EvaluationSums::new(predictions.model, selection, loss, predictions.target_scales);
     let mut sums = EvaluationSums { choice, ..sums };
     let see = |batch: &BatchView<'_>| observed.see(batch, baselines);
-    let flow = predictions.for_each(selection, see, |expected, outputs| {
+    let progress = SharedProgress::new(progress);
+    let flow = predictions.for_each(selection, &|| progress.is_wanted(), see, |expected, outputs| {
         sums.add(&expected, outputs);
-        Ok(progress(expected.done))
+        Ok(progress.at(expected.done))
     })?;
     if flow.is_break() { Err(INTERRUPTED) } else { sums.finish() }
 }

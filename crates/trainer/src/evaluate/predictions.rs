@@ -89,14 +89,16 @@ pub(super) enum Computed {
 
 impl Predictions<'_> {
     /// Predicts batch after batch, in order, until `each` breaks. `see` extracts from a batch what
-    /// `each` needs besides its outputs, which may come after the next batch was seen.
+    /// `each` needs besides its outputs, which may come after the next batch was seen. While a
+    /// batch is waited for, `is_wanted` is asked, see [`with_batches`].
     pub(crate) fn for_each<S, B>(
         &mut self,
         selection: Selection<'_>,
+        is_wanted: &dyn Fn() -> bool,
         see: impl FnMut(&BatchView<'_>) -> Result<S>,
         each: impl FnMut(S, &[f32]) -> Result<ControlFlow<B>>,
     ) -> Result<ControlFlow<B>> {
-        self.for_each_of(Computed::Outputs, selection, see, each)
+        self.for_each_of(Computed::Outputs, selection, is_wanted, see, each)
     }
 
     /// Computes batch after batch, in order.
@@ -104,6 +106,7 @@ impl Predictions<'_> {
         &mut self,
         computed: Computed,
         selection: Selection<'_>,
+        is_wanted: &dyn Fn() -> bool,
         see: impl FnMut(&BatchView<'_>) -> Result<S>,
         each: impl FnMut(S, &[f32]) -> Result<ControlFlow<B>>,
     ) -> Result<ControlFlow<B>> {
@@ -136,13 +139,15 @@ impl Predictions<'_> {
         };
         let schedule = selection.indices.chunks(batch_size).map(|batch| batch.iter().collect());
         match &mut self.backend {
-            PredictionBackend::Cuda(gpu) => with_batches(source, schedule, |feed| on_gpu(model, gpu, feed, see, each)),
+            PredictionBackend::Cuda(gpu) => {
+                with_batches(source, schedule, is_wanted, |feed| on_gpu(model, gpu, feed, see, each))
+            }
             PredictionBackend::Cpu(engine) => {
                 engine.load(model, parameters);
                 let (compute, held) = (self.compute, self.held_samples);
                 let carried = CarriedPass::new(model, self.device, compute, self.states, held, selection)?;
                 let pass = CpuPass { model, parameters, engine, computed, carried };
-                with_batches(source, schedule, |feed| pass.run(feed, see, each))
+                with_batches(source, schedule, is_wanted, |feed| pass.run(feed, see, each))
             }
         }
     }
@@ -267,6 +272,7 @@ mod tests {
     use megabatch_nn_cpu::{Purpose, read_rows, streamed_len};
 
     use super::*;
+    use crate::data::prefetching::always;
     use crate::data::sample_ranges::SampleRanges;
     use crate::data::samples::Samples;
     use crate::data::series_in_memory::SeriesInMemory;
@@ -316,7 +322,7 @@ mod tests {
             outputs.extend(batch_outputs.iter().map(|x| x.to_bits()));
             Ok(ControlFlow::<()>::Continue(()))
         };
-        let flow = predictions.for_each(Selection { samples, indices }, |_| Ok(()), each).unwrap();
+        let flow = predictions.for_each(Selection { samples, indices }, &always, |_| Ok(()), each).unwrap();
         assert!(flow.is_continue());
         (outputs, device.scope("carried/streamed").usage().allocated_bytes_peak)
     }

@@ -15,6 +15,7 @@ use crate::config::{check_precision, refuse_on_gpu};
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::evenly_spaced::DrawnSamples;
 use crate::data::level::Level;
+use crate::data::prefetching::always;
 use crate::data::samples::{Samples, resident_series};
 use crate::error::{Error, Result};
 use crate::evaluate::baseline::Baselines;
@@ -186,17 +187,19 @@ impl Predictor {
         selection: Selection<'_>,
         mut sink: impl FnMut(&[usize], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.predict_beside_targets(selection, |indices, predictions, _| sink(indices, predictions))
+        self.predict_beside_targets(selection, &always, |indices, predictions, _| sink(indices, predictions))
     }
 
     /// As [`Predictor::predict`], with the targets [B, K] of each batch as the third argument of
-    /// `sink`; unknown ones are NaN.
+    /// `sink`; unknown ones are NaN. While a batch is waited for, `is_wanted` is asked several
+    /// times a second whether to wait on.
     ///
     /// # Errors
-    /// As [`Predictor::predict`].
+    /// As [`Predictor::predict`]; [`Error::Interrupted`] once `is_wanted` returns false.
     pub fn predict_beside_targets<E: From<Error>>(
         &mut self,
         selection: Selection<'_>,
+        is_wanted: &dyn Fn() -> bool,
         mut sink: impl FnMut(&[usize], &[f32], &[f32]) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut unseen = selection.indices.remaining();
@@ -206,7 +209,7 @@ impl Predictor {
             let indices = level.indices(selection.samples, batch, &mut unseen);
             Ok((indices, level.targets(batch).into_owned()))
         };
-        let flow = source.for_each(selection, see, |(indices, targets), predictions| {
+        let flow = source.for_each(selection, is_wanted, see, |(indices, targets), predictions| {
             Ok(flow_after(sink(&indices, predictions, &targets)))
         })?;
         flow.break_value().map_or(Ok(()), Err)
@@ -259,7 +262,7 @@ impl Predictor {
         let mut unseen = selection.indices.remaining();
         let see = |batch: &BatchView<'_>| Ok(Level::from_batch(batch).indices(selection.samples, batch, &mut unseen));
         let each = |indices: Vec<usize>, weights: &[f32]| Ok(flow_after(sink(&indices, weights)));
-        let flow = self.source(selection.samples)?.for_each_of(computed, selection, see, each)?;
+        let flow = self.source(selection.samples)?.for_each_of(computed, selection, &always, see, each)?;
         flow.break_value().map_or(Ok(()), Err)
     }
 

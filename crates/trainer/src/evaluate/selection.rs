@@ -1,5 +1,6 @@
 //! Samples, or graphs, that a model is used on.
 
+use std::cell::{Cell, RefCell};
 use std::ops::ControlFlow;
 
 use megabatch_nn::graph::{Graphs, check_graphs};
@@ -19,8 +20,31 @@ pub struct Selection<'a> {
 }
 
 /// Progress of an evaluation in samples, or graphs. It may end the evaluation by answering
-/// `ControlFlow::Break`.
+/// `ControlFlow::Break`. While a batch is waited for, it is told the same number again.
 pub type EvaluationProgress<'a> = dyn FnMut(usize) -> ControlFlow<()> + 'a;
+
+/// Progress of a pass, which also tells a feed that waits whether the pass goes on.
+pub(crate) struct SharedProgress<'p, 'f> {
+    progress: RefCell<&'p mut EvaluationProgress<'f>>,
+    done: Cell<usize>,
+}
+
+impl<'p, 'f> SharedProgress<'p, 'f> {
+    pub(crate) fn new(progress: &'p mut EvaluationProgress<'f>) -> Self {
+        SharedProgress { progress: RefCell::new(progress), done: Cell::new(0) }
+    }
+
+    /// Tells that `done` samples, or graphs, are done.
+    pub(crate) fn at(&self, done: usize) -> ControlFlow<()> {
+        self.done.set(done);
+        (self.progress.borrow_mut())(done)
+    }
+
+    /// True if the pass goes on.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.at(self.done.get()).is_continue()
+    }
+}
 
 /// Progress that is ignored.
 pub(crate) fn unwatched(_done: usize) -> ControlFlow<()> {

@@ -20,7 +20,7 @@ use crate::data::sample_ranges::SampleRanges;
 use crate::data::target_scales::TargetScales;
 use crate::error::Result;
 use crate::evaluate::predictions::Predictions;
-use crate::evaluate::selection::{EvaluationProgress, Selection};
+use crate::evaluate::selection::{EvaluationProgress, Selection, SharedProgress};
 use crate::peers::floats::{from_bytes, to_bytes};
 
 /// Outputs of a batch, and what they are compared with.
@@ -65,10 +65,11 @@ pub(crate) fn predict_own(
     let own = Selection { indices: &own, ..selection };
     let mut observed = Observed::new(predictions.model, own, loss);
     let see = |batch: &BatchView<'_>| observed.see(batch, None);
-    let flow = predictions.for_each(own, see, |expected, outputs| {
+    let progress = SharedProgress::new(progress);
+    let flow = predictions.for_each(own, &|| progress.is_wanted(), see, |expected, outputs| {
         let Expected { indices, targets, graphs, done, .. } = expected;
         predicted.push(PredictedBatch { indices, graphs, targets, outputs: outputs.to_vec() });
-        Ok(progress(done))
+        Ok(progress.at(done))
     })?;
     if flow.is_break() { Err(INTERRUPTED) } else { Ok(predicted) }
 }

@@ -45,7 +45,7 @@ impl Trainer {
         observer: &mut Observer<'_>,
     ) -> Result<Option<End>> {
         let Some(asked) = self.unfinished else { return Ok(None) };
-        let is_validated = self.validated.is_some_and(|(step, _)| step == self.step);
+        let is_validated = self.is_followed_up();
         let validation = match Due::after(self.step, &self.config, schedule, run).validation && !is_validated {
             true => match self.validate(run, schedule, observer) {
                 Err(Error::Interrupted { .. }) => return self.stop_unfinished(run, observer).map(Some),
@@ -56,6 +56,11 @@ impl Trainer {
         let end = self.after_validation(run, schedule, asked, validation, observer)?;
         self.unfinished = None;
         Ok(end)
+    }
+
+    /// True once what follows the last step was done here: its validation, and what is told of it.
+    pub(super) fn is_followed_up(&self) -> bool {
+        self.validated.is_some_and(|(step, _)| step == self.step)
     }
 
     /// Saves the run as it stands before the validation of its last step, which the run that goes
@@ -156,7 +161,11 @@ impl Trainer {
         let states = self.states_for(&indices, run.validation);
         let (selection, loss) = (Selection { samples: run.samples, indices: &indices }, self.config.loss);
         let (step, samples) = (self.step, indices.len());
-        let mut progress = |done| observer(Event::Validating(ValidatingEvent { step, done, samples }));
+        let mut told = 0;
+        let mut progress = |done: usize| match std::mem::replace(&mut told, done) == done {
+            true => observer(Event::Waiting),
+            false => observer(Event::Validating(ValidatingEvent { step, done, samples })),
+        };
         let evaluation = match self.shares_validations(states) {
             false => {
                 let predictions = Predictions { states, ..self.predictions_in_training() };

@@ -13,6 +13,7 @@ mod shortage;
 mod step;
 mod step_plan;
 
+use std::cell::RefCell;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -396,24 +397,37 @@ impl Trainer {
         let loss_inputs = LossInputs { target_scales: target_scales.as_ref(), weights };
         let largest = if shares_bars(run.samples) { self.largest_batch(run)? } else { None };
         let source = self.source(run, graphs, &scope, schedule.capacity(), loss_inputs);
+        let observer = RefCell::new(observer);
+        let mut tell = |event: Event<'_>| (observer.borrow_mut())(event);
+        // Of several ranks, all end at the same step.
+        let is_alone = self.process_group.is_none();
+        let is_wanted = || !is_alone || (observer.borrow_mut())(Event::Waiting).is_continue();
         let train_on_batches = |feed: &mut BatchFeed<'_>| -> Result<Outcome> {
             let mut pipeline = BatchPipeline { feed, ahead: None, largest };
             *is_ready = true;
             self.agree_on(Ok(()))?;
             loop {
-                if let Some(end) = self.finish_step(run, schedule, observer)? {
+                if let Some(end) = self.finish_step(run, schedule, &mut tell)? {
                     return Ok(self.outcome(end));
                 }
-                let (event, agreed) = self.training_step(&mut pipeline, schedule, run)?;
-                let told = self.tell_notes(observer);
-                let asked = observer(Event::Step(event));
+                let (event, agreed) = match self.training_step(&mut pipeline, schedule, run) {
+                    Err(Error::Interrupted { .. }) if self.is_followed_up() => {
+                        self.unfinished = Some(ControlFlow::Break(()));
+                        continue;
+                    }
+                    // The run stands where it began.
+                    Err(Error::Interrupted { .. }) => return Ok(self.outcome(End::Stopped)),
+                    step => step?,
+                };
+                let told = self.tell_notes(&mut tell);
+                let asked = tell(Event::Step(event));
                 let asked = self.share_answer(if told.is_break() { told } else { asked });
                 self.unfinished = Some(if agreed.is_break() { agreed } else { asked });
             }
         };
         let outcome = match chunks {
-            Some(chunks) => with_chunks(source, chunks, staging, order, train_on_batches),
-            None => with_batches(source, order, train_on_batches),
+            Some(chunks) => with_chunks(source, chunks, staging, order, &is_wanted, train_on_batches),
+            None => with_batches(source, order, &is_wanted, train_on_batches),
         };
         self.backend.release_chunk();
         // Whoever evaluates later may have other samples.

@@ -27,6 +27,7 @@ use crate::config::Config;
 use crate::config::divergence::DivergenceState;
 use crate::config::optimizer::OptimizerConfig;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
+use crate::data::prefetching::always;
 use crate::data::sample_weights::{LossInputs, SampleWeights};
 use crate::data::schedule::Schedule;
 use crate::error::{Error, Result};
@@ -307,7 +308,7 @@ impl Trainer {
             edge_form: EdgeForm::Views,
             ..self.source(run, graphs, &scope, schedule.capacity(), loss_inputs)
         };
-        with_batches(source, batches, |feed| {
+        with_batches(source, batches, &always, |feed| {
             self.sync_to_host()?;
             let (engine, carried) = (self.backend.engine(), self.carried.as_ref());
             engine.load(&self.model, &self.parameters);

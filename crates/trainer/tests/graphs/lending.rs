@@ -56,7 +56,7 @@ impl PrefetchingSource for Lending {
 }
 
 impl LoadedBatches for Lent<'_> {
-    fn next(&mut self) -> Result<Option<BorrowedBatch<'_>>, Box<dyn StdError + Send + Sync>> {
+    fn next(&mut self, _: &dyn Fn() -> bool) -> Result<Option<BorrowedBatch<'_>>, Box<dyn StdError + Send + Sync>> {
         let Some(samples) = self.lists.get(self.next) else { return Ok(None) };
         self.next += 1;
         self.batch.resize(samples.len());

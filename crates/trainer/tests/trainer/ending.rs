@@ -1,15 +1,18 @@
 //! When a run ends, and the learning rate on the way there.
 
+use std::error::Error as StdError;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Checkpoints, Config, EarlyStopping, End, Event, InMemory, LrSchedule, LrScheduleKind, OptimizerConfig,
+    Batch, Checkpoints, Config, EarlyStopping, End, Event, InMemory, LrSchedule, LrScheduleKind, OptimizerConfig,
     OptimizerKind, Outcome, Run, SampleRanges, Samples, Trainer,
 };
 
-use crate::made_up::{config, listen, samples, steps_of};
+use crate::made_up::{config, listen, samples, shape_and_len_from, steps_of};
 
 static TRAIN: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from(0..16));
 static VALIDATION: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from_iter([20, 22, 24, 26]));
@@ -20,6 +23,33 @@ fn run<'a>(samples: &'a InMemory, checkpoints: Option<&'a Checkpoints>) -> Run<'
 
 fn trainer(config: &Config) -> Trainer {
     Trainer::new(&Device::cpu(), config.clone(), samples(1).shape().clone()).unwrap()
+}
+
+/// Samples whose fourth batch is read until nobody wants it.
+struct Halting {
+    inner: InMemory,
+    halts: AtomicBool,
+    batches: AtomicUsize,
+}
+
+impl Samples for Halting {
+    shape_and_len_from!(inner);
+
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        let (start, number) = (Instant::now(), self.batches.fetch_add(1, Relaxed));
+        while number == 3 && self.halts.load(Relaxed) {
+            if batch.stop().load(Relaxed) {
+                return Err("nobody wants it".into());
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "nobody stopped it");
+            std::thread::yield_now();
+        }
+        self.inner.gather(samples, batch)
+    }
+
+    fn targets(&self) -> Option<&[f32]> {
+        self.inner.targets()
+    }
 }
 
 /// Two steps an epoch, each followed by a validation; with such a rate the loss soon stops falling.
@@ -66,6 +96,35 @@ fn a_run_ends_when_its_validation_loss_no_longer_falls() {
         let best = losses[..expected as usize].iter().copied().fold(f64::INFINITY, f64::min);
         assert_eq!(outcome.best.unwrap().loss, best, "small improvements make a best one too");
     }
+}
+
+#[test]
+fn a_run_that_waits_for_samples_ends_where_it_stands() {
+    let samples = Halting { inner: samples(30), halts: AtomicBool::new(true), batches: AtomicUsize::new(0) };
+    let config = Config { max_steps: Some(6), ..config() };
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path());
+    let validation = SampleRanges::NONE;
+    let run = Run { samples: &samples, train: &TRAIN, validation, checkpoints: Some(&checkpoints) };
+    let mut done = 0;
+    let stopped = trainer(&config).train(&run, &mut |event| {
+        match event {
+            Event::Step(step) => done = step.step,
+            Event::Waiting if done == 3 => return ControlFlow::Break(()),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    });
+    let stopped = stopped.unwrap();
+    assert_eq!((stopped.steps, stopped.end), (3, End::Stopped));
+
+    samples.halts.store(false, Relaxed);
+    let (mut rest, mut whole) = (trainer(&config), trainer(&config));
+    assert_eq!(rest.resume(&run).unwrap().unwrap().state.step, 3);
+    let outcome = rest.train(&run, &mut listen).unwrap();
+    assert_eq!(whole.train(&Run { checkpoints: None, ..run }, &mut listen).unwrap(), outcome);
+    assert_eq!((outcome.steps, outcome.end), (6, End::Finished));
+    assert_eq!(rest.parameters().values(), whole.parameters().values());
 }
 
 #[test]

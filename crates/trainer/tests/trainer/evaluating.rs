@@ -171,7 +171,7 @@ fn samples_of_a_time_are_correlated_as_the_nodes_of_a_graph_are() {
         }
         Ok::<(), Error>(())
     };
-    predictor.predict_beside_targets(selection, see).unwrap();
+    predictor.predict_beside_targets(selection, &|| true, see).unwrap();
     let mut expected = MetricsSum::new(2);
     rows.iter().for_each(|(predictions, targets)| expected.add_graph(predictions, targets));
     let information = found.metrics.information.unwrap();

@@ -55,7 +55,7 @@ impl PrefetchingSource for Lending {
 }
 
 impl LoadedBatches for Lent<'_> {
-    fn next(&mut self) -> Result<Option<BorrowedBatch<'_>>, Box<dyn StdError + Send + Sync>> {
+    fn next(&mut self, _: &dyn Fn() -> bool) -> Result<Option<BorrowedBatch<'_>>, Box<dyn StdError + Send + Sync>> {
         let Some(list) = self.lists.next() else { return Ok(None) };
         if self.samples.fails_at == Some(self.batches) {
             return Err("the disk is on fire".into());

@@ -92,6 +92,7 @@ fn the_observer_hears_steps_validations_and_the_end() {
                 assert_eq!((batch.samples, heard.len()), (20, told_before(batch.step)));
                 batches.push(batch.done);
             }
+            Event::Waiting => {}
             _ => panic!("{event:?}"),
         }
         ControlFlow::Continue(())

@@ -13,7 +13,7 @@ use crate::data::level::Level;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
 use crate::data::sample_weights::LossInputs;
 use crate::error::{Error, Result};
-use crate::evaluate::selection::{EvaluationProgress, Selection, unwatched};
+use crate::evaluate::selection::{EvaluationProgress, Selection, SharedProgress, unwatched};
 use most_frequent::{ClassCounts, ProbabilitySums};
 
 /// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It
@@ -229,12 +229,14 @@ fn for_each_batch(
         gather_mode: GatherMode::Bars,
         loss_inputs: LossInputs::default(),
     };
-    with_batches(source, indices.chunks(batch_size).map(|batch| batch.iter().collect()), |feed| {
+    let progress = SharedProgress::new(progress);
+    let is_wanted = || progress.is_wanted();
+    with_batches(source, indices.chunks(batch_size).map(|batch| batch.iter().collect()), &is_wanted, |feed| {
         let mut done = 0;
         while let Some(batch) = feed.next()? {
             each(&batch)?;
             done = indices.len().min(done + batch_size);
-            if progress(done).is_break() {
+            if progress.at(done).is_break() {
                 return Err(Error::Interrupted { work: "the fit of the baselines" });
             }
         }
