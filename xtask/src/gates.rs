@@ -98,7 +98,7 @@ fn system_libraries(session: &Session) -> Result<()> {
         println!("skipped: the list of allowed libraries is Linux's");
         return Ok(());
     }
-    demo::build(&session.workspace)?;
+    demo::build_for_tests(&session.workspace)?;
     let output = limits::output(Command::new("ldd").arg(session.workspace.binary())).context("ldd is needed")?;
     let listing = String::from_utf8_lossy(&output.stdout);
     let allowed = ["linux-vdso", "ld-linux", "libc.so", "libm.so", "libgcc_s.so"];
@@ -111,7 +111,7 @@ fn system_libraries(session: &Session) -> Result<()> {
 }
 
 fn demo_runs(session: &Session) -> Result<()> {
-    demo::build(&session.workspace)?;
+    demo::build_for_tests(&session.workspace)?;
     let key = stamp_of_file(&session.workspace.binary())?;
     session.passed.unless_unchanged("demo", key, || {
         let out = session.workspace.target_dir.join("demo-gate");

@@ -15,7 +15,7 @@ use crate::session::Session;
 use crate::setting_types::setting_types;
 use crate::sources::hash_of;
 use crate::tools::{Venv, with_cmake};
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, build_as_tests, cargo};
 use crate::zig;
 
 const PACKAGE: &str = "megabatch-python";
@@ -98,11 +98,20 @@ pub(crate) fn gate(session: &Session) -> Result<()> {
     let pages = PAGES.map(|page| session.sources.page_key(page));
     let key = hash_of(&(session.sources.package_key(workspace, package), pages));
     session.passed.unless_unchanged("python", key, || {
-        let module = Module::build(workspace)?;
-        let venv = environment(workspace)?;
+        // Packages are fetched while the module is compiled, and types are one thread's work.
+        let (module, venv) = beside(|| Module::build(workspace), || environment(workspace));
+        let (module, venv) = (module?, venv?);
         module.require_stubs()?;
-        module.check_types(&venv)?;
-        module.test(&venv, &[])
+        let (tests, types) = beside(|| module.test(&venv, &[]), || module.check_types(&venv));
+        types.and(tests)
+    })
+}
+
+/// Answers of two functions that run at the same time.
+fn beside<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
+    thread::scope(|scope| {
+        let other = scope.spawn(other);
+        (one(), other.join().expect("a command that is waited for does not panic"))
     })
 }
 
@@ -247,13 +256,13 @@ impl<'a> Module<'a> {
     }
 
     fn build_with(workspace: &'a Workspace, profile: Profile) -> Result<Self> {
-        let (arguments, built): (&[&str], &str) = match profile {
+        let (mut build, built) = match profile {
             // With the program, whose results the tests compare.
-            Profile::Dev => (&["--package", "megabatch"], "debug"),
-            Profile::Release => (&["--release"], "release"),
+            Profile::Dev => (build_as_tests(&workspace.root, &["--lib", "--bin", "megabatch"]), "debug"),
+            Profile::Release => {
+                (cargo(&workspace.root, &["build", "--locked", "--package", PACKAGE, "--release"]), "release")
+            }
         };
-        let mut build = cargo(&workspace.root, &["build", "--locked", "--package", PACKAGE]);
-        build.args(arguments);
         succeed(with_cmake(&mut build, workspace)?)?;
         let path = workspace.target_dir.join("python-module");
         let package = path.join("megabatch");
