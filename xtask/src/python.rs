@@ -10,7 +10,7 @@ use std::{env, fs, thread};
 use anyhow::{Context, Result, bail};
 
 use crate::components::{linked, terms};
-use crate::limits::{succeed, succeed_without_limit};
+use crate::limits::{beside, succeed, succeed_without_limit};
 use crate::session::Session;
 use crate::setting_types::setting_types;
 use crate::sources::hash_of;
@@ -104,14 +104,6 @@ pub(crate) fn gate(session: &Session) -> Result<()> {
         module.require_stubs()?;
         let (tests, types) = beside(|| module.test(&venv, &[]), || module.check_types(&venv));
         types.and(tests)
-    })
-}
-
-/// Answers of two functions that run at the same time.
-fn beside<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
-    thread::scope(|scope| {
-        let other = scope.spawn(other);
-        (one(), other.join().expect("a command that is waited for does not panic"))
     })
 }
 
