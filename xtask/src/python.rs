@@ -102,6 +102,7 @@ pub(crate) fn gate(session: &Session) -> Result<()> {
         let (module, venv) = beside(|| Module::build(workspace), || environment(workspace));
         let (module, venv) = (module?, venv?);
         module.require_stubs()?;
+        module.compile(&venv)?;
         let (tests, types) = beside(|| module.test(&venv, &[]), || module.check_types(&venv));
         types.and(tests)
     })
@@ -275,6 +276,12 @@ impl<'a> Module<'a> {
         python.env("PYTHONPATH", &self.path).env("MEGABATCH_PROGRAM", self.workspace.binary());
         python.current_dir(self.workspace.root.join(FOLDER));
         python
+    }
+
+    /// Compiles the module's Python once: where Python is told to write no bytecode, each process of
+    /// the tests would.
+    fn compile(&self, venv: &Venv) -> Result<()> {
+        succeed(Command::new(venv.python()).args(["-m", "compileall", "-q"]).arg(&self.path))
     }
 
     /// Runs the tests whose names have one of `names` in them, or all: then several files at once,
