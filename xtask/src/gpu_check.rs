@@ -35,8 +35,8 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut build = cargo(&workspace.root, &["build", "--locked"]);
     match args {
         [] => build.arg("--release").args(PACKAGES),
-        // Of the whole workspace, as tests are built: nothing is compiled a second time. Rehearsals run
-        // on the fake machine.
+        // Of the whole workspace, as tests are built: nothing is compiled a second time. Rehearsals
+        // run on the fake machine.
         [flag] if flag == "--dev" => build.args(["--workspace", "--example", "fake_machine"]),
         _ => bail!(
             "gpu-check takes --dev or nothing, but there is `{}`; scripts/gpu-check runs what it builds",

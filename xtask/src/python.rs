@@ -278,8 +278,8 @@ impl<'a> Module<'a> {
         python
     }
 
-    /// Compiles the module's Python once: where Python is told to write no bytecode, each process of
-    /// the tests would.
+    /// Compiles the module's Python once: where Python is told to write no bytecode, each process
+    /// of the tests would.
     fn compile(&self, venv: &Venv) -> Result<()> {
         succeed(Command::new(venv.python()).args(["-m", "compileall", "-q"]).arg(&self.path))
     }
