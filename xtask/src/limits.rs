@@ -126,6 +126,13 @@ mod tests {
     }
 
     #[test]
+    fn functions_beside_each_other_run_at_the_same_time() {
+        let (sender, receiver) = channel();
+        let heard = || receiver.recv_timeout(TERMINATION_LIMIT);
+        assert_eq!(beside(heard, || sender.send(5).unwrap()), (Ok(5), ()));
+    }
+
+    #[test]
     fn a_command_that_ends_is_as_it_ended() {
         succeed(&mut shell("exit 0")).unwrap();
         assert!(succeed(&mut shell("exit 3")).unwrap_err().to_string().contains("exit status: 3"));
