@@ -122,15 +122,15 @@ fn samples_of_all_shares_stand_at_common_instants() {
     let Some(universe) = shares(Prices::default()) else { return };
     let instruments: Vec<StreamedInstrument<'_>> =
         universe.recordings.iter().map(|recording| instrument(&recording.symbol, &recording.bars, 1.0)).collect();
-    let spec = |stride, features: &[Feature]| SeriesSpec {
+    let spec = |stride| SeriesSpec {
         windows: vec![Window { timeframe: Timeframe::D1, seq_len: 60 }],
-        features: features.to_vec(),
+        features: Feature::DEFAULT.to_vec(),
         horizon: 5,
         target_kind: TargetKind::LogReturn,
         stride,
         ..SeriesSpec::default()
     };
-    let (daily, excluded) = align_usable(&instruments, &spec(1, &Feature::DEFAULT)).unwrap();
+    let (daily, excluded) = align_usable(&instruments, &spec(1)).unwrap();
     let named: Vec<&str> = excluded.iter().map(|excluded| excluded.symbol.as_str()).collect();
     assert_eq!(named, ["VTRS", "AMCR", "CARR", "OTIS"]);
     assert!(matches!(excluded[0].reason, Error::TooShort { .. }));
@@ -144,8 +144,7 @@ fn samples_of_all_shares_stand_at_common_instants() {
     // 49 days warm the features up, the 60th after them is the first full window, and five days
     // follow the last sample.
     assert_eq!(instants(&daily.sample_time).len(), DAYS - 49 - 59 - 5);
-    // This one is defined as late as the latest of those.
-    let (weekly, _) = align_usable(&instruments, &spec(5, &[Feature::Sma50Distance])).unwrap();
+    let (weekly, _) = align_usable(&instruments, &spec(5)).unwrap();
     let every_fifth: Vec<i64> = instants(&daily.sample_time).into_iter().step_by(5).collect();
     assert_eq!(instants(&weekly.sample_time), every_fifth);
     // A bar closes at the midnight after its day, when New York has long closed.
