@@ -2,7 +2,7 @@
 
     python3 gpu_rehearsal.py ROOT ARCHIVE truth|speed|whole a|b [words of the call]
 
-ROOT is the repository, whose example `fake_machine` compiles the kernels for the CPU; ARCHIVE is what `scripts/gpu-check build` packed. compute-sanitizer and
+ROOT is the repository, whose example `fake_machine`, or $FAKE_MACHINE, compiles the kernels for the CPU; ARCHIVE is what `scripts/gpu-check build` packed. compute-sanitizer and
 ncu are stand-ins that run the program and print a fixed answer; the Python that `doctor` finds has no packages. $PYTHON is the interpreter of the call; what it
 lacks (numpy, PyTorch, CuPy) is skipped or stood in for by what the suites have for --tiny. Programs and kernels must be of the same tree: build before you
 rehearse. Prints the summary of the call; exit code of the call.
@@ -65,7 +65,9 @@ def main():
 
 def environment(root, folder):
     """Variables of a process that has tools, the fake driver and nothing else."""
-    command = ["cargo", "run", "--quiet", "--package", "megabatch-simt", "--example", "fake_machine", "--", *(f"crates/{name}" for name in KERNELS)]
+    cargo = ["cargo", "run", "--quiet", "--package", "megabatch-simt", "--example", "fake_machine", "--"]
+    machine = [os.environ["FAKE_MACHINE"]] if "FAKE_MACHINE" in os.environ else cargo
+    command = [*machine, *(f"crates/{name}" for name in KERNELS)]
     fake = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True, check=True).stdout
     path = f"{folder / 'tools'}:/usr/bin:/bin"
     return {"PATH": path, "HOME": str(folder), "PYTHON": interpreter(), **dict(pair.split("=", 1) for pair in fake.split())}

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::limits::{succeed, succeed_without_limit};
 use crate::tools;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, build_as_tests, cargo};
 
 pub(crate) fn run(args: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
@@ -22,7 +22,12 @@ pub(crate) fn program(workspace: &Workspace) -> Command {
 }
 
 /// Builds the program with the profile that the tests use too.
-pub(crate) fn build(workspace: &Workspace) -> Result<()> {
+fn build(workspace: &Workspace) -> Result<()> {
     let mut build = cargo(&workspace.root, &["build", "--package", "megabatch"]);
     succeed(tools::with_cmake(&mut build, workspace)?)
+}
+
+/// Builds the program that the tests start.
+pub(crate) fn build_for_tests(workspace: &Workspace) -> Result<()> {
+    succeed(tools::with_cmake(&mut build_as_tests(&workspace.root, &["--bin", "megabatch"]), workspace)?)
 }

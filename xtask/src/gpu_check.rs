@@ -2,6 +2,7 @@
 //! Rust.
 
 use std::process::Command;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, bail};
 
@@ -34,8 +35,9 @@ pub(crate) fn run(args: &[String]) -> Result<()> {
     let mut build = cargo(&workspace.root, &["build", "--locked"]);
     match args {
         [] => build.arg("--release").args(PACKAGES),
-        // Of the whole workspace, as tests are built: nothing is compiled a second time.
-        [flag] if flag == "--dev" => build.arg("--workspace"),
+        // Of the whole workspace, as tests are built: nothing is compiled a second time. Rehearsals
+        // run on the fake machine.
+        [flag] if flag == "--dev" => build.args(["--workspace", "--example", "fake_machine"]),
         _ => bail!(
             "gpu-check takes --dev or nothing, but there is `{}`; scripts/gpu-check runs what it builds",
             args.join(" ")
@@ -54,19 +56,20 @@ const REHEARSED: [&[&str]; 6] = [
     &["whole", "b"],
 ];
 
-/// The command lines of a campaign on a GPU, from the unpacked archive of a development build under
-/// the fake driver.
+/// The command lines of a campaign on a GPU, two at once, from the unpacked archive of a
+/// development build under the fake driver.
 pub(crate) fn rehearsal(session: &Session) -> Result<()> {
     if !cfg!(target_os = "linux") {
         println!("skipped: the fake driver is Linux's");
         return Ok(());
     }
-    let python = tools::python_for_tests(&session.workspace)?;
+    let workspace = &session.workspace;
+    let python = tools::python_for_tests(workspace)?;
     let script = |words: &[&str]| -> Result<()> {
-        let mut command = Command::new(session.workspace.root.join("scripts/gpu-check"));
-        command.args(words).current_dir(&session.workspace.root).env("PYTHON", &python);
-        command.env("CARGO_TARGET_DIR", &session.workspace.target_dir);
-        tools::with_cmake(&mut command, &session.workspace)?;
+        let mut command = Command::new(workspace.root.join("scripts/gpu-check"));
+        command.args(words).current_dir(&workspace.root).env("PYTHON", &python);
+        command.env("CARGO_TARGET_DIR", &workspace.target_dir);
+        tools::with_cmake(&mut command, workspace)?;
         let output = limits::output(&mut command).with_context(|| format!("{command:?}"))?;
         if !output.status.success() {
             let texts = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
@@ -76,7 +79,16 @@ pub(crate) fn rehearsal(session: &Session) -> Result<()> {
     };
     session.passed.unless_unchanged("gpu rehearsal", session.sources.rehearsal_key(), || {
         script(&["build", "--dev"])?;
-        REHEARSED.iter().try_for_each(|call| script(&[&["rehearse", "--dev"], *call].concat()))
+        let calls = Mutex::new(REHEARSED.iter());
+        let next = || calls.lock().expect("no thread panics with it").next();
+        let rehearse = || -> Result<()> {
+            while let Some(call) = next() {
+                script(&[&["rehearse", "--dev"], *call].concat())?;
+            }
+            Ok(())
+        };
+        let (one, other) = limits::beside(&rehearse, &rehearse);
+        one.and(other)
     })
 }
 

@@ -39,6 +39,14 @@ pub(crate) fn stdout(command: &mut Command) -> Result<Vec<u8>> {
     Ok(stdout)
 }
 
+/// Answers of two functions that wait for commands at the same time.
+pub(crate) fn beside<A, B: Send>(one: impl FnOnce() -> A, other: impl FnOnce() -> B + Send) -> (A, B) {
+    thread::scope(|scope| {
+        let other = scope.spawn(other);
+        (one(), other.join().expect("a command that is waited for does not panic"))
+    })
+}
+
 fn succeed_within(command: &mut Command, limit: Duration) -> Result<()> {
     let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
     let status = wait(command, &mut child, limit)?;
@@ -115,6 +123,13 @@ mod tests {
             let error = format!("{error:#}");
             assert!(error.contains("sleep") && error.contains("ended"), "{error}");
         }
+    }
+
+    #[test]
+    fn functions_beside_each_other_run_at_the_same_time() {
+        let (sender, receiver) = channel();
+        let heard = || receiver.recv_timeout(TERMINATION_LIMIT);
+        assert_eq!(beside(heard, || sender.send(5).unwrap()), (Ok(5), ()));
     }
 
     #[test]

@@ -10,12 +10,12 @@ use std::{env, fs, thread};
 use anyhow::{Context, Result, bail};
 
 use crate::components::{linked, terms};
-use crate::limits::{succeed, succeed_without_limit};
+use crate::limits::{beside, succeed, succeed_without_limit};
 use crate::session::Session;
 use crate::setting_types::setting_types;
 use crate::sources::hash_of;
 use crate::tools::{Venv, with_cmake};
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{Workspace, build_as_tests, cargo};
 use crate::zig;
 
 const PACKAGE: &str = "megabatch-python";
@@ -98,11 +98,13 @@ pub(crate) fn gate(session: &Session) -> Result<()> {
     let pages = PAGES.map(|page| session.sources.page_key(page));
     let key = hash_of(&(session.sources.package_key(workspace, package), pages));
     session.passed.unless_unchanged("python", key, || {
-        let module = Module::build(workspace)?;
-        let venv = environment(workspace)?;
+        // Packages are fetched while the module is compiled, and types are one thread's work.
+        let (module, venv) = beside(|| Module::build(workspace), || environment(workspace));
+        let (module, venv) = (module?, venv?);
         module.require_stubs()?;
-        module.check_types(&venv)?;
-        module.test(&venv, &[])
+        module.compile(&venv)?;
+        let (tests, types) = beside(|| module.test(&venv, &[]), || module.check_types(&venv));
+        types.and(tests)
     })
 }
 
@@ -247,13 +249,13 @@ impl<'a> Module<'a> {
     }
 
     fn build_with(workspace: &'a Workspace, profile: Profile) -> Result<Self> {
-        let (arguments, built): (&[&str], &str) = match profile {
+        let (mut build, built) = match profile {
             // With the program, whose results the tests compare.
-            Profile::Dev => (&["--package", "megabatch"], "debug"),
-            Profile::Release => (&["--release"], "release"),
+            Profile::Dev => (build_as_tests(&workspace.root, &["--lib", "--bin", "megabatch"]), "debug"),
+            Profile::Release => {
+                (cargo(&workspace.root, &["build", "--locked", "--package", PACKAGE, "--release"]), "release")
+            }
         };
-        let mut build = cargo(&workspace.root, &["build", "--locked", "--package", PACKAGE]);
-        build.args(arguments);
         succeed(with_cmake(&mut build, workspace)?)?;
         let path = workspace.target_dir.join("python-module");
         let package = path.join("megabatch");
@@ -274,6 +276,12 @@ impl<'a> Module<'a> {
         python.env("PYTHONPATH", &self.path).env("MEGABATCH_PROGRAM", self.workspace.binary());
         python.current_dir(self.workspace.root.join(FOLDER));
         python
+    }
+
+    /// Compiles the module's Python once: where Python is told to write no bytecode, each process
+    /// of the tests would.
+    fn compile(&self, venv: &Venv) -> Result<()> {
+        succeed(Command::new(venv.python()).args(["-m", "compileall", "-q"]).arg(&self.path))
     }
 
     /// Runs the tests whose names have one of `names` in them, or all: then several files at once,

@@ -124,6 +124,15 @@ pub(crate) fn cargo(root: &Path, args: &[&str]) -> Command {
     command
 }
 
+/// `cargo build` of the `targets` of all members, with the features that they have in tests: what
+/// tests have compiled is not compiled again.
+pub(crate) fn build_as_tests(root: &Path, targets: &[&str]) -> Command {
+    // For an example cargo enables the features of development dependencies, as for tests.
+    let mut build = cargo(root, &["build", "--locked", "--workspace", "--example", "gpu-check"]);
+    build.args(targets);
+    build
+}
+
 pub(crate) fn cargo_program() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }

@@ -428,7 +428,7 @@ except KeyboardInterrupt:
             run.follow(frame[9000:9100], features=smooth_of(50))
 
     def test_context_is_followed(self) -> None:
-        frame = self.frame(21)
+        frame = self.frame(21)[:12_000]
         five = frame.set_index(frame["time"]).resample("5min").agg({"open": "first", "high": "max", "low": "min", "close": "last"})
         dollar = (five.dropna() * 80).iloc[:-30].rename_axis("time").reset_index()
         # A hole that is longer than a tail of bars, and an end before that of the bars.

@@ -20,6 +20,8 @@ TIMEFRAMES = {"M1": (1, 30), "M5": (5, 12)} | ({"H1": (60, 6)} if IS_WHOLE else 
 DAYS = 366 if IS_WHOLE else 12
 SPANS = (3, 5, 8, 13, 21, 34) if IS_WHOLE else (8, 21)
 RSI_SPANS = (7, 14, 28) if IS_WHOLE else (14,)
+COMING = 1000 if IS_WHOLE else 600
+"""Bars that come one by one; the functions are called for each."""
 AHEAD = 30
 """Bars that a label looks ahead at most."""
 
@@ -113,7 +115,7 @@ class RealBars(InFolder):
         frame = read("EURUSD")
         frame = frame.assign(weight=np.exp(np.linspace(-2, 0, len(frame))))
         context = {symbol: read(symbol) for symbol in ("GBPUSD", "USDJPY")}
-        cut = len(frame) - 1000
+        cut = len(frame) - COMING
         options: dict[str, Any] = {
             "symbol": "EURUSD",
             "timeframes": {name: steps for name, (_, steps) in TIMEFRAMES.items()},

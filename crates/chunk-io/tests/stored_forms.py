@@ -187,13 +187,13 @@ def indices(folder):
             windows.file["features/many-chunk"].attrs["note"] = "x" * (60_000 if libver == "earliest" else 1_000_000)
 
 
-def million(folder):
-    with Windows(folder, "million", libver="latest") as windows:
-        data = RNG.normal(size=(1_000_000, 1, 1)).astype("f2")
+def many(folder):
+    with Windows(folder, "many", libver="latest") as windows:
+        data = RNG.normal(size=(250_000, 1, 1)).astype("f2")
         windows.add("tiny", data, "chunk", chunks=(1, 1, 1), fletcher32=True)
         windows.file.create_dataset("targets", data=data[:, :, 0], chunks=(1000, 1))
 
 
 if __name__ == "__main__":
-    for write in (matrix, shapes, library, links, fills, indices, million):
+    for write in (matrix, shapes, library, links, fills, indices, many):
         write(Path(sys.argv[1]))

@@ -244,11 +244,11 @@ pub(crate) mod tests {
                     let step = (pair[1] - pair[0]).div_euclid(97).max(1) as usize;
                     for minute in (pair[0]..pair[1]).step_by(step).chain([pair[1] - 1]) {
                         let (time, last) = (minute * MINUTE_NS, minute * MINUTE_NS + MINUTE_NS - 1);
-                        let place = format!("{clock} {timeframe} {}", display_utc(time));
                         assert_eq!(
                             (clock.bin(timeframe, time), clock.bin(timeframe, last)),
                             (expected.clone(), expected.clone()),
-                            "{place}"
+                            "{clock} {timeframe} {}",
+                            display_utc(time)
                         );
                     }
                 }

@@ -3,7 +3,6 @@
 
 use std::io::Read;
 use std::path::Path;
-use std::sync::OnceLock;
 
 use flate2::read::GzDecoder;
 use megabatch_bars::{
@@ -46,37 +45,22 @@ fn unpacked() -> Option<TempDir> {
     Some(folder)
 }
 
-/// Files read once for all tests.
-struct Shares {
-    files: usize,
-    /// Message of a reading that stops at a defective row.
-    failed: String,
-    quoted: Universe,
-    adjusted: Universe,
-}
-
-fn shares() -> Option<&'static Shares> {
-    static SHARES: OnceLock<Option<Shares>> = OnceLock::new();
-    let read = || {
-        let folder = unpacked()?;
-        let files = bar_files(folder.path()).unwrap();
-        let with = |prices| ReadOptions { prices, on_error: OnError::Skip, ..ReadOptions::default() };
-        Some(Shares {
-            files: files.len(),
-            failed: read_all(&files, &ReadOptions::default()).unwrap_err().to_string(),
-            quoted: read_all(&files, &with(Prices::AsQuoted)).unwrap(),
-            adjusted: read_all(&files, &with(Prices::default())).unwrap(),
-        })
-    };
-    SHARES.get_or_init(read).as_ref()
+/// The shares as their files quote them, or adjusted. A defective row is left out.
+fn shares(prices: Prices) -> Option<Universe> {
+    let folder = unpacked()?;
+    let files = bar_files(folder.path()).unwrap();
+    Some(read_all(&files, &ReadOptions { prices, on_error: OnError::Skip, ..ReadOptions::default() }).unwrap())
 }
 
 #[test]
 fn a_whole_index_is_read_by_rule_and_accounted_for() {
-    let Some(Shares { files, failed, adjusted: universe, .. }) = shares() else { return };
-    assert_eq!(*files, FILES);
+    let Some(folder) = unpacked() else { return };
+    let files = bar_files(folder.path()).unwrap();
+    assert_eq!(files.len(), FILES);
 
     // The one saved error does not stop the others, and stops all only where errors shall.
+    let failed = read_all(&files, &ReadOptions::default()).unwrap_err().to_string();
+    let universe = read_all(&files, &ReadOptions { on_error: OnError::Skip, ..ReadOptions::default() }).unwrap();
     assert!(failed.contains("DA-BF.B-T-2021-04-21.csv: no bars recognised"), "{failed}");
     let excluded: Vec<&str> = universe.excluded.iter().map(|excluded| excluded.symbol.as_str()).collect();
     assert_eq!((universe.recordings.len(), excluded), (FILES - 1, vec!["BF.B"]));
@@ -106,19 +90,19 @@ fn a_whole_index_is_read_by_rule_and_accounted_for() {
 
 #[test]
 fn splits_are_no_returns() {
-    let Some(shares) = shares() else { return };
+    let (Some(quoted), Some(adjusted)) = (shares(Prices::AsQuoted), shares(Prices::default())) else { return };
     let jumps = |universe: &Universe| {
         let jumps = universe.recordings.iter().flat_map(|recording| recording.summary.jumps.clone());
         let jumps: Vec<_> = jumps.collect();
         (jumps.len(), jumps.iter().filter(|jump| jump.split.is_some()).count())
     };
-    assert_eq!(jumps(&shares.quoted), (34, 30));
-    assert_eq!(jumps(&shares.adjusted), (1, 1));
+    assert_eq!(jumps(&quoted), (34, 30));
+    assert_eq!(jumps(&adjusted), (1, 1));
 }
 
 #[test]
 fn the_panel_has_all_days_of_all_shares() {
-    let Some(Shares { adjusted: universe, .. }) = shares() else { return };
+    let Some(universe) = shares(Prices::default()) else { return };
     let pairs: Vec<_> =
         universe.recordings.iter().map(|recording| (recording.symbol.as_str(), &recording.bars)).collect();
     let panel = return_panel(&pairs).unwrap();
@@ -135,7 +119,7 @@ fn the_panel_has_all_days_of_all_shares() {
 
 #[test]
 fn samples_of_all_shares_stand_at_common_instants() {
-    let Some(Shares { adjusted: universe, .. }) = shares() else { return };
+    let Some(universe) = shares(Prices::default()) else { return };
     let instruments: Vec<StreamedInstrument<'_>> =
         universe.recordings.iter().map(|recording| instrument(&recording.symbol, &recording.bars, 1.0)).collect();
     let spec = |stride| SeriesSpec {
@@ -170,7 +154,7 @@ fn samples_of_all_shares_stand_at_common_instants() {
 /// Without names the order of open and close shows in the bars of every share that has enough.
 #[test]
 fn exchanged_open_and_close_of_any_share_are_seen() {
-    let Some(Shares { quoted, .. }) = shares() else { return };
+    let Some(quoted) = shares(Prices::AsQuoted) else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("X.csv");
     for recording in quoted.recordings.iter().step_by(4).filter(|recording| recording.bars.len() > 100) {

@@ -2,7 +2,8 @@
 //! bit for bit.
 //!
 //! ```text
-//! median and quartiles   1. count the upper 16 bits of all values, in the order of numbers
+//! median and quartiles   of few rows: sort the values; of more:
+//!                        1. count the upper 16 bits of all values, in the order of numbers
 //!                        2. count the lower 16 bits of those in the buckets that hold a rank
 //! mean, deviation        one pass each, summed in the order of the rows
 //! ```
@@ -16,6 +17,10 @@ use crate::series::feature::Feature;
 use crate::series::scale::{SPREAD_MIN, Scaler, Scaling, is_constant_between, median_and_spread};
 use crate::spool::{failed, read_at};
 
+/// Most rows whose values are sorted: counting takes the time of some tens of thousands, however
+/// few they are.
+const SORTED_ROWS_MAX: usize = 1 << 14;
+
 /// Columns of rows that came in pieces: of each piece, one column after the other.
 pub(crate) struct ColumnsFile {
     folder: PathBuf,
@@ -24,12 +29,15 @@ pub(crate) struct ColumnsFile {
     /// Rows of each piece.
     pieces: Vec<usize>,
     bytes: Vec<f32>,
+    /// Most rows whose values are sorted.
+    sorted_rows_max: usize,
 }
 
 impl ColumnsFile {
     pub(crate) fn create(folder: &Path, width: usize) -> Result<Self> {
         let file = tempfile::tempfile_in(folder).map_err(failed(folder, "create"))?;
-        Ok(ColumnsFile { folder: folder.to_owned(), file, width, pieces: Vec::new(), bytes: Vec::new() })
+        let (folder, sorted_rows_max) = (folder.to_owned(), SORTED_ROWS_MAX);
+        Ok(ColumnsFile { folder, file, width, pieces: Vec::new(), bytes: Vec::new(), sorted_rows_max })
     }
 
     pub(crate) fn width(&self) -> usize {
@@ -136,7 +144,10 @@ impl ColumnsFile {
             positions.iter().flat_map(|&position| [position as usize, (position as usize + 1).min(last)]).collect();
         ranks.sort_unstable();
         ranks.dedup();
-        let values = self.ranked(column, &ranks)?;
+        let values = match self.rows() <= self.sorted_rows_max {
+            true => self.ranked_by_sorting(column, &ranks)?,
+            false => self.ranked_by_counting(column, &ranks)?,
+        };
         let ranked = |rank: usize| values[ranks.binary_search(&rank).expect("a rank that was asked for")];
         Ok(positions.map(|position| {
             let (lower, upper) = (ranked(position as usize), ranked((position as usize + 1).min(last)));
@@ -144,8 +155,16 @@ impl ColumnsFile {
         }))
     }
 
+    /// The values at ranks.
+    fn ranked_by_sorting(&self, column: usize, ranks: &[usize]) -> Result<Vec<f64>> {
+        let mut keys = Vec::with_capacity(self.rows());
+        self.for_each(column, |values| keys.extend(values.iter().map(|&value| key(value))))?;
+        keys.sort_unstable();
+        Ok(ranks.iter().map(|&rank| f64::from(from_key(keys[rank]))).collect())
+    }
+
     /// The values at increasing ranks.
-    fn ranked(&self, column: usize, ranks: &[usize]) -> Result<Vec<f64>> {
+    fn ranked_by_counting(&self, column: usize, ranks: &[usize]) -> Result<Vec<f64>> {
         let mut upper = vec![0_u64; 1 << 16];
         self.for_each(column, |values| values.iter().for_each(|&value| upper[(key(value) >> 16) as usize] += 1))?;
         // The bucket of each rank, and the rank within it.
@@ -299,7 +318,9 @@ mod tests {
                 file.push(piece).unwrap();
                 left = rest;
             }
-            for scaling in [Scaling::Robust, Scaling::Standard, Scaling::None] {
+            let ways = [(Scaling::Robust, 0), (Scaling::Robust, usize::MAX), (Scaling::Standard, 0), (Scaling::None, 0)];
+            for (scaling, sorted_rows_max) in ways {
+                file.sorted_rows_max = sorted_rows_max;
                 let (found, expected) = (file.fit(scaling, &features).unwrap(), whole(scaling, &features, &rows));
                 let bits = |values: &[f64]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
                 prop_assert_eq!(bits(&found.center), bits(&expected.center), "{}", scaling);

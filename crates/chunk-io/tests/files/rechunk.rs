@@ -1,8 +1,6 @@
 //! A file with other chunks or another compression holds what it held: every value, type, attribute
 //! and link.
 
-mod recorded;
-
 use std::fs;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -13,7 +11,8 @@ use hdf5::types::VarLenUnicode;
 use hdf5::{Dataset, File};
 use megabatch_chunk_io::{Compression, Conversion, ConvertOptions, Layout, StorageChoice, StorageForm, convert};
 use megabatch_gpu_core::Device;
-use recorded::{Recording, Windows, timeframe};
+
+use crate::recorded::{Recording, Windows, timeframe};
 
 fn run(input: &Path, out: &Path, storage: StorageChoice) -> Conversion {
     let options = ConvertOptions { storage, ..ConvertOptions::default() };

@@ -1,15 +1,14 @@
 //! A series that is written piece by piece has the bytes of one that is written whole.
 
-mod made;
-
 use std::fs;
 
-use made::{Plan, timeframe};
 use megabatch_chunk_io::{
     BarRows, Error, SampleRows, Series, SeriesDescription, SeriesWriter, Storage, TimeframeDescription, WindowEnds,
     WriteOptions, write_series, write_series_in_pieces,
 };
 use proptest::prelude::*;
+
+use crate::made::{self, Plan, timeframe};
 
 fn description(series: &Series) -> SeriesDescription {
     let description = |timeframe: &megabatch_chunk_io::SeriesTimeframe| TimeframeDescription {

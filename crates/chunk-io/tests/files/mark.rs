@@ -1,17 +1,16 @@
 //! The mark of verification: what it says, and what it finds.
 
-mod made;
-
 use std::fs;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
-use made::{Plan, timeframe};
 use megabatch_chunk_io::{
     Compression, Error, Series, SeriesColumn, SeriesFile, Source, SourceOptions, Storage, WriteOptions, inspect,
     remove_mark, write_series,
 };
 use megabatch_gpu_core::{Device, Scope};
+
+use crate::made::{self, Plan, timeframe};
 
 fn scope() -> Scope {
     Device::cpu().scope("data")

@@ -1,15 +1,14 @@
 //! Files that are damaged, foreign or wrong: each is refused with the object, what was expected,
 //! what was found and what to do.
 
-mod made;
-
 use std::fs;
 use std::path::Path;
 
 use hdf5::types::VarLenUnicode;
-use made::Plan;
 use megabatch_chunk_io::{Error, Source, SourceOptions, WriteOptions, inspect, write_series};
 use megabatch_gpu_core::Device;
+
+use crate::made::{self, Plan};
 
 type Build = fn(&Path);
 type Change = fn(&hdf5::File);

@@ -1,11 +1,10 @@
 //! The samples after the last ones of a series.
 
-mod made;
-
-use made::{Plan, timeframe};
 use megabatch_chunk_io::{Series, SeriesFile, WriteOptions, write_series};
 use megabatch_gpu_core::Device;
 use proptest::prelude::*;
+
+use crate::made::{self, Plan, timeframe};
 
 /// Window of a sample in each timeframe: close times and values of its bars.
 type Windows = Vec<(Vec<i64>, Vec<f32>)>;

@@ -1,11 +1,8 @@
 //! The loader's batches are the samples that were asked for, whatever the size of its chunks.
 
-mod made;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use made::Plan;
 use megabatch_chunk_io::{
     Compression, Error, LoadedBatch, Loader, LoaderOptions, SampleBlock, Shape, Source, SourceOptions, Storage,
     TimeframeShape, WindowsHeader, WriteOptions, write_series, write_windows,
@@ -13,6 +10,8 @@ use megabatch_chunk_io::{
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_order::{Batches, Batching, LastBatch, Order, Rank};
 use proptest::prelude::*;
+
+use crate::made::{self, Plan};
 
 /// Location of samples.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,5 @@
 //! Windows become a series and a series windows, without losing a bit.
 
-mod recorded;
-
 use std::fs;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
@@ -13,7 +11,8 @@ use megabatch_chunk_io::{
 };
 use megabatch_gpu_core::{Device, Scope};
 use proptest::prelude::*;
-use recorded::{Recording, TimeframePlan, Windows, timeframe};
+
+use crate::recorded::{Recording, TimeframePlan, Windows, timeframe};
 
 fn scope() -> Scope {
     Device::cpu().scope("data")

@@ -1,19 +1,18 @@
 //! One flipped bit anywhere in the arrays of a series with a mark of verification: whatever the
 //! chunks, filters and types, reads give what was written or an error.
 
-mod made;
-
 use std::fs;
 use std::path::Path;
 
 use half::f16;
 use hdf5::{Dataset, File, Group, H5Type};
-use made::{Plan, timeframe};
 use megabatch_chunk_io::{
     Error, SampleBlock, Series, SeriesColumn, Source, SourceOptions, Storage, WriteOptions, write_series,
 };
 use megabatch_gpu_core::Device;
 use proptest::prelude::*;
+
+use crate::made::{self, Plan, timeframe};
 
 /// Several blocks of checksums in each array, of numbers that each type holds.
 fn series() -> Series {

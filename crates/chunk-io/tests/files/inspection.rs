@@ -1,15 +1,14 @@
 //! `inspect` on good and on poor files.
 
-mod made;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use made::Plan;
 use megabatch_chunk_io::{
     AttributeValue, Compression, Error, Inspection, Layout, SampleBlock, Severity, Shape, Storage, TimeframeShape,
     WindowsHeader, WriteOptions, inspect, write_series, write_windows,
 };
+
+use crate::made::{self, Plan};
 
 /// Writes windows [N, T, F] whose values `value` gives, with one target a sample.
 fn write(
