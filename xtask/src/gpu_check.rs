@@ -87,7 +87,7 @@ pub(crate) fn rehearsal(session: &Session) -> Result<()> {
             }
             Ok(())
         };
-        let (one, other) = limits::beside(&rehearse, &rehearse);
+        let (one, other) = limits::beside(rehearse, rehearse);
         one.and(other)
     })
 }

@@ -60,7 +60,7 @@ impl BarSource<'_> {
 pub(super) struct Tail<'a> {
     name: PathBuf,
     input: Input<'a>,
-    /// That of the text, once a line is there.
+    /// Encoding of the text, once a line is there.
     encoding: Option<Encoding>,
     refused: Option<Box<dyn FnMut(Error) + 'a>>,
 }
