@@ -97,7 +97,7 @@ impl<'a> ReckonedSpans<'a> {
         Ok(reaches)
     }
 
-    /// As `SeriesSource::window_start_ordinals`, of samples whose windows begin with `first_bars`.
+    /// As `SeriesSource::window_start_ordinals`, of windows that begin with `first_bars`.
     fn open_ordinals(&self, timeframe: usize, samples: &Range<usize>, first_bars: &[usize]) -> Result<Vec<i64>> {
         let starts = self.file.timeframes()[timeframe].instrument_starts();
         let instrument_start =
