@@ -39,8 +39,8 @@ pub struct LoaderOptions<'a> {
 /// chunks, allocated once, never a third. Samples that the source holds in memory are not read at
 /// all, and there is no thread.
 ///
-/// Dropping the loader ends the thread, which ends the read that it is in before the next chunk of
-/// the file.
+/// Dropping the loader ends the thread: amid a read of windows before the next chunk of the file,
+/// after a read of a series.
 pub struct Loader<I: Iterator> {
     source: Arc<Source>,
     supply: BatchSource<I>,

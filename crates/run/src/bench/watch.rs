@@ -104,6 +104,10 @@ fn times(setup: &TrainingSetup, folder: &RunFolder, host: &Host<'_>) -> Result<T
         checkpoints: None,
     };
     trainer.train(&run, &mut |event| {
+        if matches!(event, Event::Waiting) {
+            // Of the time of the step before which it is told.
+            return watch.see(&event);
+        }
         let (begin, step) = (Instant::now(), if let Event::Step(step) = &event { step.step } else { 0 });
         let is_followed = step == 0 || step / BLOCK % 2 == 1;
         let flow = if is_followed { watch.see(&event) } else { ControlFlow::Continue(()) };

@@ -78,9 +78,8 @@ impl Problem<'_> {
         let run = Run { samples: &self.samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
         let mut step = None;
         let observe = &mut |event: Event<'_>| {
-            if let Event::Step(event) = event {
-                step = Some(event);
-            }
+            let Event::Step(event) = event else { return ControlFlow::Continue(()) };
+            step = Some(event);
             ControlFlow::Break(())
         };
         trainer.train(&run, observe).unwrap();

@@ -134,8 +134,8 @@ fn a_source_that_fails_ends_training_after_the_last_whole_step() {
     let run = Run { samples: &samples, train: &train, validation: SampleRanges::NONE, checkpoints: None };
     let mut trainer = Trainer::new(&Device::cpu(), config(), samples.shape().clone()).unwrap();
     let mut steps = 0;
-    let error = trainer.train(&run, &mut |_| {
-        steps += 1;
+    let error = trainer.train(&run, &mut |event| {
+        steps += u64::from(matches!(event, Event::Step(_)));
         ControlFlow::Continue(())
     });
     let error = error.unwrap_err();
