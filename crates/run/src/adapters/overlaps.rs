@@ -180,7 +180,7 @@ mod tests {
             };
             let mut noted = 0;
             // Durations mean nothing to ordinals.
-            let purges = if time_kind.is_some() { &["0s"][..] } else { &["0s", "2m", "19m", "34m"] };
+            let purges: &[&str] = if time_kind.is_some() { &["0s"] } else { &["0s", "2m", "19m", "34m"] };
             for purge in purges {
                 let config = Config::load(None, &[], &[format!("data.purge={purge}")]).unwrap();
                 let (in_file, in_memory) = (open(), open());
