@@ -298,8 +298,10 @@ class Functions(InFolder):
         with self.assertRaisesRegex(mb.ConfigError, missing):
             ds.append(frame)
         twice = dollar.assign(time=dollar["time"].where(dollar.index != 5, dollar["time"].iloc[4]))
-        with self.assertRaisesRegex(mb.DataError, "^context DXY: row 5 of the frame: duplicate timestamp"):
+        with self.assertRaisesRegex(mb.DataError, "^context DXY: row 5 of the frame: duplicate timestamp") as caught:
             mb.ingest(frame, **{**options, "context": {"DXY": twice}})
+        # It was the path of a file that is gone.
+        self.assertEqual(caught.exception.fields["file"], "context DXY")
         with self.assertRaisesRegex(mb.DataError, ": DXY, M1: column range is a feature of other instruments already"):
             mb.ingest(frame, **{**options, "features": ["range", lambda bars: change(bars).rename("range")]})
         hole = dollar.assign(close=dollar["close"].where(dollar.index != 3))
