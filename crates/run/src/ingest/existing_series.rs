@@ -417,7 +417,7 @@ impl ExistingSeries {
             Some(ContextEnd { symbol: symbol.to_owned(), columns, close_time: time[0] - (bars * bar_ns) as i64 })
         };
         let functions = self.provenance["functions"]["fingerprints"].as_object();
-        Ok(functions.into_iter().flat_map(|own| own.keys()).filter_map(end).collect())
+        Ok(functions.into_iter().flat_map(serde_json::Map::keys).filter_map(end).collect())
     }
 
     /// True if the row of `timeframe` that closes at `close_time` is the last and was made of

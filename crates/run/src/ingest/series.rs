@@ -269,7 +269,7 @@ pub(super) fn write(
             write_piece(writer, piece)
         });
         let written = written.and_then(|()| prefix.as_ref().map_or(Ok(()), PrefixCheck::end));
-        renewed = prefix.as_ref().map_or_else(BTreeMap::new, PrefixCheck::renewed);
+        renewed = prefix.as_ref().map(PrefixCheck::renewed).unwrap_or_default();
         // The file is closed before another takes its place.
         drop(prefix);
         written
