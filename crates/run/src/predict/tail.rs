@@ -86,7 +86,7 @@ enum Encoding {
 /// Place in a text that is read.
 #[derive(Default)]
 struct TextPosition {
-    /// Bytes before it.
+    /// Bytes before it, but for those of UTF-8.
     bytes: u64,
     /// The byte before it.
     last: u8,
