@@ -31,8 +31,8 @@ fn is_monday(day: i64) -> bool {
     (day - 4).rem_euclid(7) == 0
 }
 
-/// True for a Monday of this month and day on which exchanges of the United States are closed: their
-/// holidays, and the days after those on a Sunday.
+/// True for a Monday of this month and day on which exchanges of the United States are closed:
+/// their holidays, and the days after those on a Sunday.
 fn is_on_mondays(month_and_day: &str) -> bool {
     let spans = [
         ("01-02", "01-02"),

@@ -172,8 +172,8 @@ struct ContextEnd {
     symbol: String,
     /// Places of its features.
     columns: Vec<usize>,
-    /// When it closes, or up to half a bar of the timeframe earlier. Rows from then on have no later
-    /// bar.
+    /// When it closes, or up to half a bar of the timeframe earlier. Rows from then on have no
+    /// later bar.
     close_time: i64,
 }
 

@@ -145,8 +145,8 @@ impl TextPosition {
         LinePart { bytes: buffer.len(), is_last: false }
     }
 
-    /// Goes on by `byte`, the last of `line`; true if it ends this. Characters of two bytes may have
-    /// that of a line feed in them.
+    /// Goes on by `byte`, the last of `line`; true if it ends this. Characters of two bytes may
+    /// have that of a line feed in them.
     fn ends_line(&mut self, byte: u8, line: &[u8]) -> bool {
         self.bytes += 1;
         if self.encoding.is_none() && (self.bytes == 4 || byte == b'\n') {
