@@ -47,12 +47,16 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
 
 /// Refuses a purge by a duration where samples are numbered and have no times.
 fn require_times_for_duration(source: &Source, config: &Config) -> Result<()> {
-    let has_times = source.has_times() && !has_ordinal_times(source)?;
-    if has_times || config.purge_ns().unwrap_or(0) == 0 {
+    if config.purge_ns().unwrap_or(0) == 0 {
         return Ok(());
     }
+    let why = match source.has_times() {
+        true if has_ordinal_times(source)? => "has times that only order its samples",
+        true => return Ok(()),
+        false => "has no timestamps",
+    };
     Err(Error::usage(format!(
-        "data.purge: {} has no timestamps, so that a duration means nothing; use auto, which counts samples, or 0s",
+        "data.purge: {} {why}, so that a duration means nothing; use auto, which counts samples, or 0s",
         source.path().display()
     )))
 }
