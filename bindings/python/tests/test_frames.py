@@ -97,6 +97,10 @@ class Frames(InFolder):
     def test_bars_are_of_the_timeframe_that_names_them(self) -> None:
         self.assertEqual(_bar_sources._by_timeframe({"mn1": 1, "W1": 2, "H4": 3}), {"H4": 3, "W1": 2, "MN1": 1})
         self.assertIsNone(_bar_sources._by_timeframe({"M1": 1, "M7": 2}))
+        self.assertIsNone(_bar_sources._by_timeframe({"3M": 1, "KO": 2}))
+        # They were taken for symbols.
+        with self.assertRaisesRegex(mb.ConfigError, "1M may be of minutes or of months: name them 1min or, for a month, MN1"):
+            _bar_sources._by_timeframe({"1M": 1, "1H": 2})
         months = np.arange("2020-01", "2023-01", dtype="datetime64[M]").astype("datetime64[ns]").astype(np.int64)
         _bar_sources._require_timeframe(months, "MN1")
         with self.assertRaisesRegex(mb.ConfigError, "the bars named W1 are .* apart"):

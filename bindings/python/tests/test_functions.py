@@ -298,8 +298,10 @@ class Functions(InFolder):
         with self.assertRaisesRegex(mb.ConfigError, missing):
             ds.append(frame)
         twice = dollar.assign(time=dollar["time"].where(dollar.index != 5, dollar["time"].iloc[4]))
-        with self.assertRaisesRegex(mb.DataError, "^context DXY: row 5 of the frame: duplicate timestamp"):
+        with self.assertRaisesRegex(mb.DataError, "^context DXY: row 5 of the frame: duplicate timestamp") as caught:
             mb.ingest(frame, **{**options, "context": {"DXY": twice}})
+        # It was the path of a file that is gone.
+        self.assertEqual(caught.exception.fields["file"], "context DXY")
         with self.assertRaisesRegex(mb.DataError, ": DXY, M1: column range is a feature of other instruments already"):
             mb.ingest(frame, **{**options, "features": ["range", lambda bars: change(bars).rename("range")]})
         hole = dollar.assign(close=dollar["close"].where(dollar.index != 3))
@@ -583,6 +585,21 @@ except KeyboardInterrupt:
             mb.ingest(own, context={"SPY": hole}, **options)
         with self.assertRaisesRegex(mb.DataError, "^context SPY: the frame: .*there is no adjusted close"):
             mb.ingest(other, context={"SPY": own}, prices="adjusted", **options)
+
+    def test_features_go_on_with_a_context_that_had_ended(self) -> None:
+        own, options = self.shares()
+        other = own[["Open", "High", "Low", "Close"]] * 2
+        expected = mb.ingest(own, context={"SPY": other}, out=self.folder / "whole.h5", **options)
+        ds = mb.ingest(own[:120], context={"SPY": other[:110]}, out=self.folder / "own.h5", **options)
+        changed = other.copy()
+        changed.iloc[50] = changed.iloc[49]
+        # A row of the time before that has changed is refused.
+        with self.assertRaisesRegex(mb.DataError, "would become another one"):
+            ds.append(own[110:], context={"SPY": changed})
+        # A context that had ended before its bars was refused.
+        longer = ds.append(own[110:], context={"SPY": other})
+        self.assertEqual(len(longer), len(expected))
+        np.testing.assert_array_equal(longer[: len(longer)]["D1"], expected[: len(expected)]["D1"])
 
     def test_an_ingest_that_is_killed_in_a_function_leaves_nothing_half(self) -> None:
         self.bars()

@@ -293,7 +293,7 @@ fn a_last_line_that_is_being_written_is_said_to_have_no_end() {
     for rows in [4, 59] {
         for (cut, expected) in [
             ("2018-07-02 03:00,1,1", "5 fields or more, and there are 3"),
-            ("2018-07-02 03:00,1,1,1,0.5,2", "a low at or below open and close"),
+            ("2018-07-02 03:00,1,1,1,1,2e", "a number for volume in field 6, which is `2e`"),
         ] {
             let text = format!("{}{}{cut}", minutes("00", rows), minutes("02", if rows > 4 { 20 } else { 0 }));
             let read_text = |text: &str, options: &ReadOptions| read_texts(&[("EURUSD.csv", text)], options);
@@ -303,6 +303,12 @@ fn a_last_line_that_is_being_written_is_said_to_have_no_end() {
             assert_eq!(read_text(&text, &skip).unwrap().summary.dropped(RowError::Unfinished), 1);
             let whole = read_text(&format!("{text}\n"), &ReadOptions::default()).unwrap_err().to_string();
             assert!(whole.contains(expected) && !whole.contains("no end"), "{whole}");
+        }
+        // It was told to become whole, which it is.
+        for row in ["2018-07-02 03:00,1,1,1,0.5,2", "2018-07-02 03:00,null,null,null,null,null"] {
+            let text = format!("{}{row}", minutes("00", rows));
+            let error = read_texts(&[("EURUSD.csv", &text)], &ReadOptions::default()).unwrap_err().to_string();
+            assert!(!error.contains("no end") && !error.contains("unfinished"), "{error}");
         }
     }
 }

@@ -34,7 +34,7 @@ pub struct ImportRequest {
 /// A data error for weights that do not fit the model, a usage error for a folder that holds a run.
 pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport> {
     let found = recurrence(&TensorFile::open(&request.weights)?.shapes());
-    let mut config = request.settings.load_over(&found, &host.environment)?;
+    let mut config = request.settings.load_over(&request.weights, &found, &host.environment)?;
     let data = data_path(&config, request.data.as_deref())?;
     config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
     make_graph_absolute(&mut config)?;
@@ -58,9 +58,9 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport>
     ))
 }
 
-/// The settings of the recurrence, `key=value` each, that names and shapes of weights tell; none
-/// for weights without one.
-fn recurrence(weights: &[(String, Vec<usize>)]) -> Vec<String> {
+/// The settings of the recurrence, by key, that names and shapes of weights tell; none for weights
+/// without one.
+fn recurrence(weights: &[(String, Vec<usize>)]) -> Vec<(&'static str, String)> {
     let layer = |name: &str| name.rsplit_once("weight_hh_l")?.1.parse::<usize>().ok();
     let layers: Vec<(usize, &[usize])> =
         weights.iter().filter_map(|(name, shape)| Some((layer(name)?, shape.as_slice()))).collect();
@@ -75,11 +75,11 @@ fn recurrence(weights: &[(String, Vec<usize>)]) -> Vec<String> {
     };
     let any = |is_one: fn(&str) -> bool| weights.iter().any(|(name, _)| is_one(name));
     vec![
-        format!("model.cell={cell}"),
-        format!("model.hidden={hidden}"),
-        format!("model.layers={}", last.saturating_add(1)),
-        format!("model.bias={}", any(|name| name.contains("bias_hh_l"))),
-        format!("model.layer_norm={}", any(|name| name.starts_with("norm."))),
+        ("model.cell", cell.to_owned()),
+        ("model.hidden", hidden.to_string()),
+        ("model.layers", last.saturating_add(1).to_string()),
+        ("model.bias", any(|name| name.contains("bias_hh_l")).to_string()),
+        ("model.layer_norm", any(|name| name.starts_with("norm.")).to_string()),
     ]
 }
 
@@ -91,7 +91,8 @@ mod tests {
     fn the_recurrence_is_told_by_its_weights() {
         let case = |weights: &[(&str, &[usize])]| {
             let weights: Vec<_> = weights.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())).collect();
-            recurrence(&weights).join(" ")
+            let found = recurrence(&weights);
+            found.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
         };
         let lstm = case(&[
             ("lstm.M1.weight_ih_l0", &[16, 3]),

@@ -7,6 +7,7 @@ import dataclasses
 import datetime
 import glob
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Union
 
@@ -25,6 +26,8 @@ SourcePaths = tuple[list[str], dict[str, list[str]]]
 _BID, _ASK = "bid", "ask"
 _TIMEFRAMES = dict(_megabatch.timeframes())
 """The least duration of bars in nanoseconds by timeframe, shortest first."""
+_MINUTES_OR_MONTHS = re.compile("[0-9]+M")
+"""A name that is a number of minutes to some, and of months to others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -183,9 +186,18 @@ def _apart(paths: Mapping[str, list[str]]) -> SourcePaths:
 
 
 def _by_timeframe(bars: Any) -> dict[str, Any] | None:
-    """Bars by timeframe, the shortest first; `None` for a mapping by symbol, and for what is none."""
+    """Bars by timeframe, the shortest first; `None` for a mapping by symbol, and for what is none.
+
+    Raises `ConfigError` where a name beside those of timeframes may be minutes or months.
+    """
     if not isinstance(bars, Mapping) or len(bars) < 2:
         return None
+    symbols = [name for name in map(str, bars) if _megabatch.timeframe_name(name) is None]
+    if symbols and all(_MINUTES_OR_MONTHS.fullmatch(name) for name in symbols):
+        raise ConfigError(
+            f"the bars named {symbols[0]} may be of minutes or of months: name them {symbols[0][:-1]}min or, for a month, MN1",
+            key="bars",
+        )
     named = {_megabatch.timeframe_name(str(name)): own for name, own in bars.items()}
     if len(named) < len(bars) or None in named:
         return None

@@ -52,6 +52,9 @@ class Context:
                 time_ns, base_ns, found, warnings = _megabatch.read_context(path, options)
             except DataError as error:
                 written.with_row(error, path)
+                if error.fields.get("file") == path:
+                    # That file is gone.
+                    error.fields["file"] = f"context {self.symbol}"
                 raise
         for warning in warnings:
             log_note(f"warning: context {self.symbol}: {warning.replace(path, 'the frame')}")

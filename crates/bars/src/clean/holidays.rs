@@ -7,8 +7,8 @@ use crate::time::timestamp::{DAY_NS, days_since_1970, display_date};
 const PAUSE_NS_MAX: i64 = 7 * DAY_NS;
 
 impl Gap {
-    /// True for a pause of a week at most in which noon of Christmas Day, New Year's Day or Good
-    /// Friday lies, in UTC.
+    /// True for a pause of a week at most in which noon of Christmas Day, New Year's Day, Good
+    /// Friday or a holiday of the United States on a Monday lies, in UTC.
     pub(crate) fn is_of_a_holiday(&self) -> bool {
         let noon = |day: i64| day * DAY_NS + DAY_NS / 2;
         let mut days = self.from.div_euclid(DAY_NS)..=self.to.div_euclid(DAY_NS);
@@ -21,7 +21,30 @@ impl Gap {
 fn is_holiday(day: i64) -> bool {
     let date = display_date(day * DAY_NS);
     let Some((year, month_and_day)) = date.split_once('-') else { return false };
-    matches!(month_and_day, "12-25" | "01-01") || year.parse::<i64>().is_ok_and(|year| day == good_friday(year))
+    matches!(month_and_day, "12-25" | "01-01")
+        || is_monday(day) && is_on_mondays(month_and_day)
+        || year.parse::<i64>().is_ok_and(|year| day == good_friday(year))
+}
+
+fn is_monday(day: i64) -> bool {
+    // 1970-01-05 was one.
+    (day - 4).rem_euclid(7) == 0
+}
+
+/// True for a Monday of this month and day on which exchanges of the United States are closed:
+/// their holidays, and the days after those on a Sunday.
+fn is_on_mondays(month_and_day: &str) -> bool {
+    let spans = [
+        ("01-02", "01-02"),
+        ("01-15", "01-21"),
+        ("02-15", "02-21"),
+        ("05-25", "05-31"),
+        ("06-19", "06-20"),
+        ("07-04", "07-05"),
+        ("09-01", "09-07"),
+        ("12-26", "12-26"),
+    ];
+    spans.iter().any(|(first, last)| (*first..=*last).contains(&month_and_day))
 }
 
 /// Good Friday of a year, in days from 1970-01-01, by the calculation of Easter that Butcher gave.
@@ -49,7 +72,19 @@ mod tests {
             ((2038, 4, 23), true),
             ((2017, 12, 25), true),
             ((2018, 1, 1), true),
+            ((2018, 1, 15), true),
             ((2018, 1, 22), false),
+            ((2018, 2, 19), true),
+            ((2018, 5, 21), false),
+            ((2018, 5, 28), true),
+            ((2023, 6, 19), true),
+            ((2024, 6, 19), false),
+            ((2022, 7, 4), true),
+            ((2021, 7, 5), true),
+            ((2018, 9, 3), true),
+            ((2018, 9, 10), false),
+            ((2022, 12, 26), true),
+            ((2023, 1, 2), true),
             ((2018, 4, 2), false),
         ] {
             let (year, month, day) = date;

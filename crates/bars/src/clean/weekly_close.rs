@@ -26,6 +26,8 @@ const DOUBT_WEEKS_MIN: usize = 2;
 const YEAR_WEEKS: i64 = 53;
 /// Longest weekend between ordinary weeks. A holiday beside it, or an early close, makes it longer.
 const ORDINARY_NS_MAX: i64 = 2 * DAY_NS + 3 * HOUR_NS;
+/// Shortest weekend of an exchange that trades by day: currencies rest for two days.
+const EXCHANGE_NS_MIN: i64 = 2 * DAY_NS + 12 * HOUR_NS;
 /// Smallest difference between a wrong clock and the right one. The last trade of a week may be
 /// some minutes early.
 const CLOCK_ERROR_NS_MIN: i64 = 30 * MINUTE_NS;
@@ -168,7 +170,10 @@ impl WeekEnds {
         let (best, default) = (self.best(&candidates), &candidates[0]);
         let fits = 2 * self.agreeing(best) > self.weekends.len();
         match stated {
-            Some(stated) => self.kept(stated, "as stated", fits.then_some(best)),
+            Some(stated) => {
+                let better = (fits && !self.are_of_an_exchange()).then_some(best);
+                self.kept(stated, "as stated", better)
+            }
             None if format == FormatName::Iso => {
                 let choice = self.kept(default, "the default of timestamps without offset", fits.then_some(best));
                 let doubt = || (!fits).then(|| self.unsupported(default, format)).flatten();
@@ -181,6 +186,13 @@ impl WeekEnds {
             }
             None => self.undecided(default, format),
         }
+    }
+
+    /// True if most weekends are as long as those of an exchange that trades by day, whose weeks
+    /// show no clock.
+    fn are_of_an_exchange(&self) -> bool {
+        let is_long = |weekend: &&Weekend| weekend.open_ns - weekend.close_ns >= EXCHANGE_NS_MIN;
+        2 * self.weekends.iter().filter(is_long).count() > self.weekends.len()
     }
 
     /// A doubt about the clock `zone` of bars of `format`, if the ends of several weeks speak for
@@ -409,6 +421,18 @@ mod tests {
         both.extend(&weeks("new-york+7", 22, 4));
         let why = both.choose(FormatName::MetaTrader, None).why;
         assert!(why.starts_with("6 of 6 weeks close on Friday"), "{why}");
+    }
+
+    // 16:00 in New York is 17:00 there in summer by the clock -05:00.
+    #[test]
+    fn a_stated_clock_of_shares_is_not_doubted() {
+        let mut ends = WeekEnds::new(Timeframe::M1);
+        for week in 20..28 {
+            let friday_ns = FRIDAY_2018_NS + week * WEEK_NS;
+            let times = [16 * HOUR_NS - MINUTE_NS, 3 * DAY_NS + 9 * HOUR_NS + HOUR_NS / 2];
+            ends.add(times.map(|ns| RowTime::Wall(friday_ns + ns)).into_iter(), MINUTE_NS);
+        }
+        assert_eq!(ends.choose(FormatName::Iso, Some(&new_york())).warning, None);
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub(crate) struct BarFile {
     assumed_volume: Option<AssumedVolume>,
     /// True if the line that is added is the last of the file and has no end.
     is_without_end: bool,
+    /// Fields of the last row that was a bar.
+    field_count: usize,
     /// Error of the first row that stops reading, unless the rows together show which column is
     /// wrong.
     stopped: Option<Error>,
@@ -121,6 +123,7 @@ impl BarFile {
             adjusted_column: AdjustedColumn::from_format(&format),
             assumed_volume: AssumedVolume::new(&format),
             is_without_end: false,
+            field_count: 0,
             stopped: None,
         };
         for (place, (line, text)) in head.iter().enumerate() {
@@ -216,8 +219,10 @@ impl BarFile {
             self.adjusted_column.as_mut().is_some_and(|column| column.add(&fields, &self.format, line));
         let misfits = row.as_ref().is_ok_and(|row| self.column_order.add(row)) || is_no_adjusted_close;
         let row = row.and_then(|row| self.checked(row));
-        match row.map_err(|fault| if self.is_without_end { fault.without_end_of_line() } else { fault }) {
+        let is_cut = row.is_err() && self.is_without_end && self.may_be_cut(&fields, line);
+        match row.map_err(|fault| if is_cut { fault.without_end_of_line() } else { fault }) {
             Ok(row) => {
+                self.field_count = fields.len();
                 self.digits.add(&fields, &self.format.columns);
                 self.open_close.add(&row);
                 self.volume_rows += u64::from(!row.volume.is_nan());
@@ -235,6 +240,20 @@ impl BarFile {
                 counted => counted,
             },
         }
+    }
+
+    /// True if a faulty row has fewer fields than the one before, or would be a bar with another
+    /// last field.
+    fn may_be_cut(&self, fields: &RowFields<'_>, line: u64) -> bool {
+        if fields.len() < self.field_count {
+            return true;
+        }
+        let whole = fields.ending_as(self.format.columns.open);
+        let row = BarRow::parse(&whole, &self.format, line).and_then(|mut row| {
+            self.own_columns.read_into(&mut row, &whole, self.format.style)?;
+            row.without_volume().unwrap_or(row).check()
+        });
+        row.is_ok()
     }
 
     /// True for a row that names no symbol, among rows of several.

@@ -67,6 +67,15 @@ impl<'a> RowFields<'a> {
         self.fields.get(column).copied().or(self.is_open_ended.then_some(b""))
     }
 
+    /// The same fields, the last of which is that of `column`.
+    pub(crate) fn ending_as(&self, column: usize) -> RowFields<'a> {
+        let mut fields = self.fields.clone();
+        if let Some((last, own)) = fields.last_mut().zip(self.get(column)) {
+            *last = own;
+        }
+        RowFields { fields, is_open_ended: self.is_open_ended }
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &'a [u8]> {
         self.fields.iter().copied()
     }

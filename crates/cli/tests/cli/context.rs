@@ -33,3 +33,29 @@ fn another_instrument_stands_beside_each_bar() {
     let [_, error] = stage.fails(&twice, 2);
     assert!(error.contains("--context: DXY is there twice"), "{error}");
 }
+
+/// A context that a vendor delivers late was told that it changes rows of before.
+#[test]
+fn features_go_on_with_a_context_that_had_ended() {
+    let stage = Stage::new();
+    stage.succeeds("synth all.csv --days 8 --seed 5");
+    stage.succeeds("synth dollar.csv --days 8 --seed 6");
+    let part = |name: &str, from: &str, until: &str| -> String {
+        let text = stage.text(name);
+        let lines = text.lines().filter(|line| !line.starts_with("2018") || (from..until).contains(line));
+        lines.map(|line| format!("{line}\n")).collect()
+    };
+    stage.write("EURUSD-old.csv", &part("all.csv", "2018", "2018-01-04 12"));
+    stage.write("dxy.csv", &part("dollar.csv", "2018", "2018-01-04 10"));
+    stage.succeeds(&format!("ingest EURUSD-old.csv --out series.h5 --context DXY=dxy.csv {RECIPE}"));
+    stage.write("EURUSD-day.csv", &part("all.csv", "2018-01-04 12", "2018-01-05 12"));
+    stage.write("dxy-later.csv", &part("dollar.csv", "2018", "2018-01-05 10"));
+    // A bar of the time before that has changed is refused.
+    let first = part("dollar.csv", "2018", "2018-01-03");
+    stage.write("dxy-other.csv", &stage.text("dxy-later.csv").replace(&first, &part("all.csv", "2018", "2018-01-03")));
+    let line = "ingest --append EURUSD-day.csv --out series.h5";
+    let [_, error] = stage.fails(&format!("{line} --context DXY=dxy-other.csv"), 3);
+    assert!(error.contains("would become another one"), "{error}");
+    stage.succeeds(&format!("{line} --context DXY=dxy-later.csv"));
+    stage.succeeds("leak series.h5 --samples 2");
+}

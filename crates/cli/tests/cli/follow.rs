@@ -492,6 +492,32 @@ fn a_line_that_is_being_written_is_waited_for() {
     assert_eq!(child.wait().unwrap().code(), Some(3));
 }
 
+/// Each row of a bar that was unfinished made the whole history be read again.
+#[test]
+fn a_history_is_read_again_once_a_bar_follows_its_last() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let at = bars.find("2018-01-11 13:07").unwrap();
+    let (before, last) = bars[..at].trim_end().rsplit_once('\n').unwrap();
+    let mut fields: Vec<&str> = last.split(',').collect();
+    let open = fields[1];
+    fields[2..5].fill(open);
+    fields[5] = "1";
+    stage.write("unfinished.csv", &format!("{before}\n{}\n", fields.join(",")));
+    let mut child = stage
+        .command("predict --run run --follow - --history unfinished.csv")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(told.any(|line| line.contains("continues with")));
+    std::fs::remove_file(stage.path("unfinished.csv")).unwrap();
+    child.stdin.take().unwrap().write_all(format!("{last}\n{last}\n").as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success(), "{:?}", told.collect::<Vec<_>>());
+}
+
 /// Bars after an unfinished last bar were predicted from that bar as it was.
 #[test]
 fn a_last_bar_that_was_unfinished_is_the_one_of_the_followed_file() {

@@ -532,6 +532,10 @@ fn a_series_of_windows_without_times_is_split_as_they_are() {
     stage.succeeds("convert windows.h5 series.h5");
     for name in ["windows.h5", "series.h5"] {
         assert_eq!(parts(&stage, &format!("plan --data {name}")), [210, 8, 8], "{name}");
+        // Ordinals were counted as nanoseconds.
+        let [message, _] = stage.fails(&format!("plan --data {name} --set data.purge=8d"), 2);
+        assert!(message.contains(&format!("{name} has ")), "{message}");
+        assert!(message.contains(", so that a duration means nothing; use auto"), "{message}");
     }
 }
 

@@ -179,7 +179,9 @@ mod tests {
                 Source::open_with(&path, &Device::cpu().scope("data"), options).unwrap()
             };
             let mut noted = 0;
-            for purge in ["0s", "2m", "19m", "34m"] {
+            // Durations mean nothing to ordinals.
+            let purges: &[&str] = if time_kind.is_some() { &["0s"] } else { &["0s", "2m", "19m", "34m"] };
+            for purge in purges {
                 let config = Config::load(None, &[], &[format!("data.purge={purge}")]).unwrap();
                 let (in_file, in_memory) = (open(), open());
                 in_memory.series().unwrap().file().load_index().unwrap();
@@ -189,7 +191,7 @@ mod tests {
                 assert!(!in_file.series().unwrap().file().has_index(), "{purge}");
                 noted += notes.len();
             }
-            assert_eq!(noted, 3, "34 minutes are enough");
+            assert_eq!(noted, purges.len().min(3), "34 minutes are enough");
         }
     }
 }

@@ -14,6 +14,7 @@ use megabatch_trainer::{
 
 use super::cross_section::CrossSections;
 use super::overlaps::ReckonedSpans;
+use super::purge_basis::has_ordinal_times;
 use super::spans::{SampleSpans, UNKNOWN_END, reckoned_horizon};
 use crate::config::{Config, data};
 use crate::error::{Error, Result};
@@ -35,6 +36,7 @@ pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
 /// A part that should have samples is left without, or the scaler of the file saw samples that are
 /// not for training.
 pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
+    require_times_for_duration(source, config)?;
     let division = Division::from_config(config);
     if let Some(split) = split_in_file(source, config, &division)? {
         check_scalers(source, split.validation_start_ns)?;
@@ -43,18 +45,26 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
     split_in_memory(source, config, &division)
 }
 
+/// Refuses a purge by a duration where samples are numbered and have no times.
+fn require_times_for_duration(source: &Source, config: &Config) -> Result<()> {
+    if config.purge_ns().unwrap_or(0) == 0 {
+        return Ok(());
+    }
+    let why = match source.has_times() {
+        true if has_ordinal_times(source)? => "has times that only order its samples",
+        true => return Ok(()),
+        false => "has no timestamps",
+    };
+    Err(Error::usage(format!(
+        "data.purge: {} {why}, so that a duration means nothing; use auto, which counts samples, or 0s",
+        source.path().display()
+    )))
+}
+
 fn split_in_memory(source: &Source, config: &Config, division: &Division) -> Result<Split> {
     let times = times(source)?;
     let split = match config.purge_ns() {
-        Some(duration_ns) if duration_ns == 0 || source.sample_times().is_some() => {
-            division.split(&times, Purge::Duration(duration_ns))?
-        }
-        Some(_) => {
-            return Err(Error::usage(format!(
-                "data.purge: {} has no timestamps, so that a duration means nothing; use auto, which counts samples, or 0s",
-                source.path().display()
-            )));
-        }
+        Some(duration_ns) => division.split(&times, Purge::Duration(duration_ns))?,
         None if !config.has_unseen() => division.split(&times, Purge::Duration(0))?,
         None => {
             let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::from_source(source, &times)?;
@@ -123,6 +133,7 @@ impl SampleTimes for TimesInFile<'_> {
 /// As [`split_source`].
 pub(crate) fn split_cross_sections(sections: &CrossSections, config: &Config) -> Result<Split> {
     let source = sections.source().source();
+    require_times_for_duration(source, config)?;
     let division = Division::from_config(config);
     let times = sections.times();
     let split = match config.purge_ns() {

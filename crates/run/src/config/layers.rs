@@ -91,6 +91,15 @@ fn sections() -> impl Iterator<Item = &'static str> {
     keys().filter_map(|key| key.path.split('.').next())
 }
 
+/// The settings `found`, by key, that the weights in `file` tell.
+pub(crate) fn from_weights(file: &Path, found: &[(&str, String)]) -> Vec<Written> {
+    let setting = |(path, text): &(&str, String)| {
+        let origin = Origin::Weights { file: file.to_owned() };
+        Written { path: (*path).to_owned(), text: text.clone(), origin }
+    };
+    found.iter().map(setting).collect()
+}
+
 /// The settings among the arguments of `--set`.
 pub(crate) fn from_arguments(arguments: &[String]) -> Result<Vec<Written>> {
     let setting = |argument: &String| {

@@ -42,13 +42,18 @@ pub struct SettingSources {
 impl SettingSources {
     /// The configuration, with the variables of `environment` between the file and the settings.
     pub(crate) fn load(&self, environment: &[(OsString, OsString)]) -> Result<Config> {
-        self.load_over(&[], environment)
+        Config::load(self.file.as_deref(), environment, &self.set)
     }
 
-    /// As [`SettingSources::load`], with the settings `found`, `key=value` each, in the place of
-    /// defaults.
-    pub(crate) fn load_over(&self, found: &[String], environment: &[(OsString, OsString)]) -> Result<Config> {
-        Config::load_over(found, self.file.as_deref(), environment, &self.set)
+    /// As [`SettingSources::load`], with the settings `found`, by key, that the weights in the file
+    /// `weights` tell, in the place of defaults.
+    pub(crate) fn load_over(
+        &self,
+        weights: &Path,
+        found: &[(&str, String)],
+        environment: &[(OsString, OsString)],
+    ) -> Result<Config> {
+        Config::load_over(layers::from_weights(weights, found), self.file.as_deref(), environment, &self.set)
     }
 }
 
@@ -69,12 +74,12 @@ impl Config {
         environment: &[(OsString, OsString)],
         arguments: &[String],
     ) -> Result<Self> {
-        Config::load_over(&[], file, environment, arguments)
+        Config::load_over(Vec::new(), file, environment, arguments)
     }
 
     /// As [`Config::load`], with the settings `found` in the place of defaults.
     fn load_over(
-        found: &[String],
+        found: Vec<Written>,
         file: Option<&Path>,
         environment: &[(OsString, OsString)],
         arguments: &[String],
@@ -86,7 +91,7 @@ impl Config {
         };
         let yaml = layers::from_yaml(file.unwrap_or(Path::new("")), &text)?;
         let environment = layers::from_environment(environment.iter().cloned())?;
-        Config::from_layers([layers::from_arguments(found)?, yaml, environment, layers::from_arguments(arguments)?])
+        Config::from_layers([found, yaml, environment, layers::from_arguments(arguments)?])
     }
 
     /// The settings that `file`, written by [`Config::to_yaml`], holds; the environment has no say.
@@ -410,6 +415,15 @@ mod tests {
         let environment = layers::from_environment(misspelt.into_iter()).unwrap();
         let error = Config::from_layers([environment]).unwrap_err().to_string();
         assert!(error.contains("MEGABATCH_TRAINING_EPOCH: unknown key `training.epoch`"), "{error}");
+    }
+
+    /// The error named an argument of `--set` that nobody had given.
+    #[test]
+    fn a_setting_that_weights_tell_names_their_file() {
+        let found = [("model.layers", "100".to_owned())];
+        let error =
+            SettingSources::default().load_over(Path::new("w.safetensors"), &found, &[]).unwrap_err().to_string();
+        assert!(error.starts_with("w.safetensors, by its weights: model.layers = 100: expected"), "{error}");
     }
 
     #[test]

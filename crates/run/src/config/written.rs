@@ -24,6 +24,7 @@ pub(crate) enum Origin {
     File { file: PathBuf, line: usize },
     Environment { variable: String },
     Argument { argument: String },
+    Weights { file: PathBuf },
 }
 
 impl fmt::Display for Origin {
@@ -32,6 +33,7 @@ impl fmt::Display for Origin {
             Origin::File { file, line } => write!(f, "{}, line {line}", file.display()),
             Origin::Environment { variable } => write!(f, "environment variable {variable}"),
             Origin::Argument { argument } => write!(f, "--set {argument}"),
+            Origin::Weights { file } => write!(f, "{}, by its weights", file.display()),
         }
     }
 }

@@ -29,7 +29,8 @@ use crate::text::{plural, shown};
 /// The files that the series was made of are read again, together with the new ones, and the series
 /// is made anew with its scalers. They may have grown since. It becomes a new file, which replaces
 /// the old one when it is whole. All rows and samples of the old one are in it, bit for bit, except
-/// for values that its last bar decides, where the files have more of that bar now.
+/// for values that its last bar decides, where the files have more of that bar now, and features of
+/// other instruments from their last bar on, where these have later bars now.
 ///
 /// All bars are read as bars of the timeframe that the series was made of.
 ///

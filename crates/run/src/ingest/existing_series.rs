@@ -1,17 +1,21 @@
 //! A series to which bars are appended. It keeps its recipe and scalers. The new series must begin
-//! with the old one, instrument by instrument; of an unfinished last bar it may have more.
+//! with the old one, instrument by instrument; of an unfinished last bar, and of other instruments
+//! whose bars had ended before, it may have more.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use megabatch_bars::{Scalers, SeriesHeader, SeriesPiece, Timeframe, TimeframePiece};
+use megabatch_bars::{Feature, Scalers, SeriesHeader, SeriesPiece, Timeframe, TimeframePiece};
 use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 use rayon::prelude::*;
 use serde_json::Value;
 
 use super::Recipe;
+use super::context::CONTEXT;
+use super::functions::age_column;
 use super::provenance::{KeptScaler, LAST_OPEN_TIME, LISTS, instrument, listed, symbols_in};
 use super::source_files::SourceFiles;
 use crate::adapters::series::scalers_of;
@@ -146,8 +150,8 @@ impl InstrumentRows {
 }
 
 /// Check that every row and sample of the old series is in the new one, in its place of the
-/// instrument, but for values that an unfinished last bar decides; pieces come in any order and
-/// from any thread.
+/// instrument, but for values that an unfinished last bar decides, and features of other
+/// instruments from their last bar on; pieces come in any order and from any thread.
 pub(super) struct PrefixCheck {
     kept: ExistingSeries,
     /// Closes of unfinished last bars that the files have more of now, by instrument. Rows and
@@ -159,6 +163,18 @@ pub(super) struct PrefixCheck {
     samples: Vec<InstrumentRows>,
     /// The first loss of rows or samples at the end of an instrument.
     loss: Option<Loss>,
+    /// By other instrument, when the first row closes whose features of it have changed.
+    renewed: Mutex<BTreeMap<String, i64>>,
+}
+
+/// The last bar of another instrument among the features of a timeframe.
+struct ContextEnd {
+    symbol: String,
+    /// Places of its features.
+    columns: Vec<usize>,
+    /// When it closes, or up to half a bar of the timeframe earlier. Rows from then on have no
+    /// later bar.
+    close_time: i64,
 }
 
 /// Rows or samples of an instrument at the end of the old series that the new one does not have.
@@ -226,7 +242,7 @@ impl PrefixCheck {
             }
             samples.push(InstrumentRows { old, new_start: first.unwrap_or(0) });
         }
-        Ok(PrefixCheck { kept, continued, bars, samples, loss })
+        Ok(PrefixCheck { kept, continued, bars, samples, loss, renewed: Mutex::default() })
     }
 
     /// Ends after the last piece.
@@ -255,6 +271,12 @@ impl PrefixCheck {
         }
     }
 
+    /// Other instruments whose bars go on, each with when the first row closes whose features of it
+    /// have changed.
+    pub(super) fn renewed(&self) -> BTreeMap<String, i64> {
+        self.renewed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn name(&self, place: usize) -> &str {
         &self.kept.scalers.instruments[place]
     }
@@ -262,6 +284,25 @@ impl PrefixCheck {
     /// True if the last bar of the instrument was unfinished, and decides values known at `time`.
     fn may_change(&self, place: usize, time: i64) -> bool {
         self.continued.get(self.name(place)).is_some_and(|&close_time| time >= close_time)
+    }
+
+    /// True if only features of instruments with these `ends` differ between the values `then` and
+    /// `now` of a row that closes at `time`, which is no earlier. They are noted as renewed.
+    fn renews(&self, ends: &[ContextEnd], time: i64, then: &[f32], now: &[f32]) -> bool {
+        let changed: Vec<usize> =
+            (0..then.len()).filter(|&column| then[column].to_bits() != now[column].to_bits()).collect();
+        let has_ended =
+            |end: &&ContextEnd| end.close_time <= time && changed.iter().any(|own| end.columns.contains(own));
+        let own: Vec<&ContextEnd> = ends.iter().filter(has_ended).collect();
+        if !changed.iter().all(|column| own.iter().any(|end| end.columns.contains(column))) {
+            return false;
+        }
+        let mut renewed = self.renewed.lock().unwrap_or_else(PoisonError::into_inner);
+        for end in own {
+            let first = renewed.entry(end.symbol.clone()).or_insert(time);
+            *first = time.min(*first);
+        }
+        true
     }
 
     fn changed_bar(&self, timeframe: usize, rows: &TimeframePiece) -> Result<Option<Change>> {
@@ -284,7 +325,17 @@ impl PrefixCheck {
                     || self.may_change(place, times[row])
                     || self.kept.is_made_at_the_end(instrument, name, times[row]))
         };
-        Ok((0..old.len()).find(|&row| !is_same(row)).map(|row| {
+        let mut first = (0..old.len()).find(|&row| !is_same(row));
+        if first.is_some() {
+            let ends = self.kept.context_ends(timeframe, place, instruments[place].old.end - 1)?;
+            let is_renewed = |row: usize| {
+                let own = row * width..(row + 1) * width;
+                times[row] == rows.close_time[row]
+                    && self.renews(&ends, times[row], &values[own.clone()], &rows.values[own])
+            };
+            first = (0..old.len()).find(|&row| !is_same(row) && !is_renewed(row));
+        }
+        Ok(first.map(|row| {
             let said = format!(
                 "/series/{name}/values: row {}, the {name} bar of {instrument} that closes at {}, would become another one",
                 old.start + row,
@@ -345,6 +396,30 @@ impl PrefixCheck {
 }
 
 impl ExistingSeries {
+    /// The last bars of other instruments among the features of a timeframe, by their ages in
+    /// `last_row`, the last of the instrument at `place`.
+    fn context_ends(&self, timeframe: usize, place: usize, last_row: usize) -> Result<Vec<ContextEnd>> {
+        let (series, width) = (self.series(), self.scalers.features.len());
+        let (row, mut time, mut values) = (last_row..last_row + 1, [0], vec![0.0; width]);
+        series.file().read_column(SeriesColumn::CloseTime(timeframe), row.clone(), &mut time)?;
+        series.read_bars(timeframe, std::slice::from_ref(&row), &mut values)?;
+        let scaler = &self.scalers.timeframes[timeframe];
+        let bar_ns = scaler.timeframe.duration_ns() as f64;
+        let names: Vec<Option<&str>> = self.scalers.features.iter().map(Feature::as_function).collect();
+        let end = |function: &String| {
+            let (symbol, age) = (function.strip_prefix(CONTEXT)?, age_column(function)?);
+            let age = names.iter().position(|name| *name == Some(age.as_str()))?;
+            let scaled = place * width + age;
+            // Ages have single precision.
+            let bars = f64::from(values[age]) * scaler.scale[scaled] + scaler.center[scaled] + 0.5;
+            let is_own = |name: &str| name.strip_prefix(symbol).is_some_and(|rest| rest.starts_with('.'));
+            let columns = (0..width).filter(|&column| names[column].is_some_and(is_own)).collect();
+            Some(ContextEnd { symbol: symbol.to_owned(), columns, close_time: time[0] - (bars * bar_ns) as i64 })
+        };
+        let functions = self.provenance["functions"]["fingerprints"].as_object();
+        Ok(functions.into_iter().flat_map(serde_json::Map::keys).filter_map(end).collect())
+    }
+
     /// True if the row of `timeframe` that closes at `close_time` is the last and was made of
     /// shorter bars: a file of own bars ended with its bar, which might have been unfinished.
     fn is_made_at_the_end(&self, symbol: &str, timeframe: &str, close_time: i64) -> bool {

@@ -261,6 +261,7 @@ pub(super) fn write(
     report.json["source"] = source;
     let description = series_description(&header, origin);
     let prefix = kept.map(|kept| PrefixCheck::begin(kept, continued, &header)).transpose()?;
+    let mut renewed = BTreeMap::new();
     let writing = Pass::begin(host, "write", "bars", plan.bars() as u64);
     write_series_in_pieces(out, &description, |writer| {
         let written = plan.write(&header, &|bars| writing.advance(bars as u64), &|piece| {
@@ -268,10 +269,18 @@ pub(super) fn write(
             write_piece(writer, piece)
         });
         let written = written.and_then(|()| prefix.as_ref().map_or(Ok(()), PrefixCheck::end));
+        renewed = prefix.as_ref().map(PrefixCheck::renewed).unwrap_or_default();
         // The file is closed before another takes its place.
         drop(prefix);
         written
     })?;
+    notes.extend(renewed.iter().map(|(symbol, time)| {
+        format!(
+            "the bars of {symbol} had ended when {} was made; its features from {} on are those of its bars now",
+            out.display(),
+            utc(*time)
+        )
+    }));
     notes.iter().for_each(|note| host.observer.note(note));
     Ok(report)
 }

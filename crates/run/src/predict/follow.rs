@@ -282,6 +282,8 @@ impl Stream<'_, '_> {
         host: &Host<'_>,
     ) -> Result<()> {
         let (mut next, mut text) = (first, Vec::new());
+        // The last bar before, of which more may come until the next one.
+        let mut finished = None;
         loop {
             let bars = match next {
                 Err(error @ BarsError::BadRow { .. }) => {
@@ -299,7 +301,7 @@ impl Stream<'_, '_> {
                         "note: {name}: the last bar before, which opens at {opens}, has more volume in these bars; the one of before counts"
                     ));
                 } else if self.totals.bars == 0 {
-                    *self.live = (self.after_finished)(bar)?;
+                    finished = Some(bar);
                 } else {
                     return Err(Error::data(format!(
                         "{name}: the last bar before, which opens at {opens}, was unfinished, and these bars have more of it after later ones: append the finished bar to the data first"
@@ -308,6 +310,11 @@ impl Stream<'_, '_> {
             }
             for warning in self.lines.take_warnings() {
                 host.observer.note(&format!("warning: {warning}"));
+            }
+            if !bars.is_empty()
+                && let Some(bar) = finished.take()
+            {
+                *self.live = (self.after_finished)(bar)?;
             }
             for bar in bars {
                 let step = self.live.close(&bar)?;

@@ -60,8 +60,7 @@ impl BarSource<'_> {
 pub(super) struct Tail<'a> {
     name: PathBuf,
     input: Input<'a>,
-    /// Encoding of the text, once a line is there.
-    encoding: Option<Encoding>,
+    text: TextPosition,
     refused: Option<Box<dyn FnMut(Error) + 'a>>,
 }
 
@@ -84,8 +83,27 @@ enum Encoding {
     Utf16(ByteOrder),
 }
 
+/// Place in a text that is read.
+#[derive(Default)]
+struct TextPosition {
+    /// Bytes before it, but for those of UTF-8.
+    bytes: u64,
+    /// The byte before it.
+    last: u8,
+    /// Encoding of the text, once its beginning is there.
+    encoding: Option<Encoding>,
+}
+
+/// The part of a line that a read added.
+struct LinePart {
+    bytes: usize,
+    /// True if the line ends with it.
+    is_last: bool,
+}
+
 /// U+FFFD, as which `ingest` reads half a unit too: no field that ends with it is a number.
 const CUT: u16 = 0xfffd;
+const LINE_FEED: u16 = 0x0a;
 
 impl Encoding {
     /// The encoding of a text whose first line is `line`.
@@ -93,21 +111,55 @@ impl Encoding {
         ByteOrder::recognised(&line[..line.len().min(4)]).map_or(Encoding::Utf8, Encoding::Utf16)
     }
 
-    /// The text in UTF-8 of `line`, which was cut behind the byte of a line feed. In little-endian
-    /// text that leaves the second byte of the line feed in front of the next line. Half a unit at
-    /// the end is no character: the text was cut in it.
+    /// The text in UTF-8 of `line`. Half a unit at the end is no character, but for the first half
+    /// of a line feed: the text was cut in it.
     fn to_utf8(self, line: &[u8]) -> Option<String> {
         let Encoding::Utf16(byte_order) = self else { return None };
-        let line = match byte_order {
-            ByteOrder::LittleEndian => line.strip_prefix(&[0_u8]).unwrap_or(line),
-            ByteOrder::BigEndian => line,
-        };
         let units = line.chunks(2).map(|bytes| match *bytes {
             [first, second] => byte_order.unit([first, second]),
-            [b'\n'] => u16::from(b'\n'),
+            [b'\n'] if byte_order == ByteOrder::LittleEndian => LINE_FEED,
             _ => CUT,
         });
         Some(char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
+    }
+}
+
+impl TextPosition {
+    /// Moves the bytes of `buffer` up to the end of a line to `line`, as far as there is space.
+    fn take(&mut self, buffer: &[u8], line: &mut Vec<u8>) -> LinePart {
+        if self.encoding == Some(Encoding::Utf8) {
+            let end = buffer.iter().position(|&byte| byte == b'\n');
+            let text = &buffer[..end.unwrap_or(buffer.len())];
+            line.extend_from_slice(&text[..text.len().min(LINE_BYTES_MAX.saturating_sub(line.len()))]);
+            line.extend(end.map(|_| b'\n'));
+            return LinePart { bytes: text.len() + usize::from(end.is_some()), is_last: end.is_some() };
+        }
+        for (place, &byte) in buffer.iter().enumerate() {
+            if line.len() < LINE_BYTES_MAX {
+                line.push(byte);
+            }
+            if self.ends_line(byte, line) {
+                return LinePart { bytes: place + 1, is_last: true };
+            }
+        }
+        LinePart { bytes: buffer.len(), is_last: false }
+    }
+
+    /// Goes on by `byte`, the last of `line`; true if it ends this. Characters of two bytes may
+    /// have that of a line feed in them.
+    fn ends_line(&mut self, byte: u8, line: &[u8]) -> bool {
+        self.bytes += 1;
+        if self.encoding.is_none() && (self.bytes == 4 || byte == b'\n') {
+            self.encoding = Some(Encoding::recognised(line));
+        }
+        let last = std::mem::replace(&mut self.last, byte);
+        match self.encoding {
+            None => false,
+            Some(Encoding::Utf8) => byte == b'\n',
+            Some(Encoding::Utf16(byte_order)) => {
+                self.bytes.is_multiple_of(2) && byte_order.unit([last, byte]) == LINE_FEED
+            }
+        }
     }
 }
 
@@ -123,7 +175,12 @@ impl<'a> Tail<'a> {
     pub(super) fn open(source: BarSource<'a>) -> Result<Self> {
         let (path, at_end) = match source {
             BarSource::Lines { name, lines, refused } => {
-                return Ok(Tail { name: name.into(), input: Input::Lines(lines), encoding: None, refused });
+                return Ok(Tail {
+                    name: name.into(),
+                    input: Input::Lines(lines),
+                    text: TextPosition::default(),
+                    refused,
+                });
             }
             BarSource::File { path, at_end } => (path, at_end),
         };
@@ -142,7 +199,7 @@ impl<'a> Tail<'a> {
         Ok(Tail {
             name: path.to_owned(),
             input: Input::File { reader, read_bytes: 0, at_end, identity: identity(&found), begun: Vec::new() },
-            encoding: None,
+            text: TextPosition::default(),
             refused: None,
         })
     }
@@ -177,7 +234,7 @@ impl<'a> Tail<'a> {
             match &mut self.input {
                 Input::Lines(lines) => {
                     line.clear();
-                    let has_line = read_line(lines, line)? > 0;
+                    let has_line = read_line(lines, line, &mut self.text)?.bytes > 0;
                     self.decode(line);
                     return Ok(has_line);
                 }
@@ -191,9 +248,10 @@ impl<'a> Tail<'a> {
     /// Other sources are not asked: their lines may have to be waited for.
     pub(super) fn next_ready(&mut self, line: &mut Vec<u8>) -> Result<bool> {
         let Input::File { reader, read_bytes, at_end, begun, .. } = &mut self.input else { return Ok(false) };
-        let read = read_line(reader, begun);
-        *read_bytes += read.map_err(|error| unusable(&self.name, "read", &error))? as u64;
-        let is_whole = begun.ends_with(b"\n") || (*at_end == AtEnd::Stop && has_text(begun));
+        let read = read_line(reader, begun, &mut self.text);
+        let LinePart { bytes, is_last } = read.map_err(|error| unusable(&self.name, "read", &error))?;
+        *read_bytes += bytes as u64;
+        let is_whole = is_last || (*at_end == AtEnd::Stop && !begun.is_empty());
         if is_whole {
             std::mem::swap(line, begun);
             begun.clear();
@@ -207,7 +265,7 @@ impl<'a> Tail<'a> {
         if line.is_empty() {
             return;
         }
-        let encoding = *self.encoding.get_or_insert_with(|| Encoding::recognised(line));
+        let encoding = *self.text.encoding.get_or_insert_with(|| Encoding::recognised(line));
         if let Some(text) = encoding.to_utf8(line) {
             *line = text.into_bytes();
         }
@@ -215,34 +273,25 @@ impl<'a> Tail<'a> {
 
     /// True if a part of the next line is there, and more of it may come.
     pub(super) fn has_begun_line(&self) -> bool {
-        matches!(&self.input, Input::File { begun, .. } if has_text(begun))
+        matches!(&self.input, Input::File { begun, .. } if !begun.is_empty())
     }
 }
 
-/// True if a begun line has more than the rest of the line feed before it.
-fn has_text(begun: &[u8]) -> bool {
-    begun.iter().any(|&byte| byte != 0)
-}
-
-/// Reads bytes up to the end of a line, or of the file, and returns their number. A line longer
-/// than [`LINE_BYTES_MAX`] is cut.
-fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>) -> io::Result<usize> {
-    let mut read = 0;
+/// Reads bytes of the text at `text` up to the end of a line, or of the file. A line longer than
+/// [`LINE_BYTES_MAX`] is cut.
+fn read_line(reader: &mut dyn BufRead, line: &mut Vec<u8>, text: &mut TextPosition) -> io::Result<LinePart> {
+    let mut bytes = 0;
     loop {
         let buffer = match reader.fill_buf() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             buffer => buffer?,
         };
-        let end = buffer.iter().position(|&byte| byte == b'\n');
-        let text = &buffer[..end.unwrap_or(buffer.len())];
-        line.extend_from_slice(&text[..text.len().min(LINE_BYTES_MAX.saturating_sub(line.len()))]);
-        let taken = text.len() + usize::from(end.is_some());
-        let is_last = end.is_some() || buffer.is_empty();
-        reader.consume(taken);
-        read += taken;
-        if is_last {
-            line.extend(end.map(|_| b'\n'));
-            return Ok(read);
+        let is_end = buffer.is_empty();
+        let part = text.take(buffer, line);
+        reader.consume(part.bytes);
+        bytes += part.bytes;
+        if part.is_last || is_end {
+            return Ok(LinePart { bytes, ..part });
         }
     }
 }
@@ -330,6 +379,31 @@ mod tests {
         }
     }
 
+    /// A line was cut in a character that has the byte of a line feed.
+    #[test]
+    fn characters_with_the_byte_of_a_line_feed_end_no_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("live.csv");
+        let text = "\u{feff}a上\u{a05}\u{a0a}b\n上\nlast";
+        let little_endian: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+        let big_endian: Vec<u8> = text.encode_utf16().flat_map(u16::to_be_bytes).collect();
+        for bytes in [little_endian, big_endian] {
+            std::fs::write(&path, &bytes).unwrap();
+            let file = Tail::open(BarSource::File { path: &path, at_end: AtEnd::Stop }).unwrap();
+            // Each byte comes alone.
+            let lines = Box::new(BufReader::with_capacity(1, &bytes[..]));
+            let piped = Tail::open(BarSource::Lines { name: "-", lines, refused: None }).unwrap();
+            for mut tail in [file, piped] {
+                let mut line = Vec::new();
+                for expected in text.split_inclusive('\n') {
+                    assert!(tail.next_into(&mut line).unwrap());
+                    assert_eq!(String::from_utf8_lossy(&line), expected);
+                }
+                assert!(!tail.next_into(&mut line).unwrap());
+            }
+        }
+    }
+
     /// The price of a bar that was being written ended with half a digit, and counted.
     #[test]
     fn half_a_character_is_no_digit() {
@@ -351,12 +425,12 @@ mod tests {
     #[test]
     fn a_line_without_end_takes_bounded_memory() {
         let mut reader = BufReader::with_capacity(1 << 12, io::repeat(b'x').take(50 << 20).chain(&b"\nnext\nlast"[..]));
-        let mut line = Vec::new();
+        let (mut line, mut text) = (Vec::new(), TextPosition::default());
         let mut next = || {
             line.clear();
-            let read = read_line(&mut reader, &mut line).unwrap();
+            let read = read_line(&mut reader, &mut line, &mut text).unwrap();
             assert!(line.capacity() <= 4 * LINE_BYTES_MAX);
-            (read, line.len())
+            (read.bytes, line.len())
         };
         assert_eq!(next(), ((50 << 20) + 1, LINE_BYTES_MAX + 1));
         assert_eq!([next(), next(), next()], [(5, 5), (4, 4), (0, 0)]);
