@@ -45,9 +45,14 @@ impl RankShare {
         self.learnt.iter().copied().max().unwrap_or(0)
     }
 
+    /// The largest batch of a validation.
+    fn validated_max(&self) -> usize {
+        self.validated.iter().copied().max().unwrap_or(0)
+    }
+
     /// The largest batch.
     fn largest(&self) -> usize {
-        self.validated.iter().copied().max().unwrap_or(0).max(self.learnt_max())
+        self.validated_max().max(self.learnt_max())
     }
 
     /// The shares of `ranks`, each once; whole batches of one, and of graphs and dense training.
@@ -171,6 +176,7 @@ fn largest_windows(
     if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
         return largest_batch_of_graphs(config, samples, graphs, train, validation);
     }
+    let validated_max = share.validated_max();
     let (sizes_learnt, resident) = (share.learnt, resident_series(samples));
     if let (Some(runs), Some(view)) = (runs, &resident) {
         view.check(shape)?;
@@ -182,7 +188,7 @@ fn largest_windows(
     let (kept_windows, chunk_windows) = (kept_windows(config, samples), windows_in_chunk(config, samples).unwrap_or(0));
     let series = resident.filter(|_| config.keeps_series_on_gpu()).map(|view| series_rows(&view, shape));
     let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, series, ..LargestBatch::default() };
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, chunk_windows, ..rest })
+    Ok(LargestBatch { sizes, sizes_learnt, validated_max, steps, windows, bars, chunk_windows, ..rest })
 }
 
 /// Bound of dense training on the samples `train`, in batches of these sizes. The CPU validates, in
