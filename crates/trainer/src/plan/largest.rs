@@ -149,15 +149,17 @@ fn covered_by_shares(
         };
         // A rank's share is a part of a batch: of as many pieces at most, which may be shorter.
         let lens: Vec<usize> = shares.iter().map(|share| pieces.len.min(share.learnt_max())).collect();
-        let (in_training, in_validation) = (most(train, &lens)?, most(validation, &[config.batch_size])?[0]);
+        let validated: Vec<usize> = shares.iter().map(RankShare::validated_max).collect();
+        let (in_training, in_validation) = (most(train, &lens)?, most(validation, &validated)?);
         let rows = series.span(k).bars;
-        let covered = in_training.into_iter().zip(apart).map(|(in_training, apart)| {
-            let in_training = in_training.times(pieces.count);
-            Covered {
-                windows: in_training.windows.max(in_validation.windows).min(apart.windows).min(rows),
-                bars: in_training.bars.max(in_validation.bars).min(apart.bars).min(rows),
-            }
-        });
+        let covered =
+            in_training.into_iter().zip(in_validation).zip(apart).map(|((in_training, in_validation), apart)| {
+                let in_training = in_training.times(pieces.count);
+                Covered {
+                    windows: in_training.windows.max(in_validation.windows).min(apart.windows).min(rows),
+                    bars: in_training.bars.max(in_validation.bars).min(apart.bars).min(rows),
+                }
+            });
         Ok(covered.collect())
     };
     steps_of(samples).into_iter().enumerate().map(covered_in).collect()
