@@ -52,6 +52,8 @@ pub struct LargestBatch {
     pub sizes: Vec<usize>,
     /// Sizes of batches that are trained on, and not validated only.
     pub sizes_learnt: Vec<usize>,
+    /// Size of the largest batch of a validation.
+    pub validated_max: usize,
     /// Steps of the windows of each timeframe.
     pub steps: Vec<usize>,
     /// Distinct windows of each timeframe; for dense training, runs of samples.

@@ -486,7 +486,7 @@ class GpuOptimizationSettings(TypedDict, total=False):
     use_amp: bool = False
         Mixed precision in fp16, unless `training.precision` is set.
     use_chunk_loader: bool = True
-        Data that do not fit in memory are loaded in large chunks. On a GPU all windows, and the edges of their graphs,
+        Data that do not fit in memory are loaded in large chunks. On a GPU all windows, and the edges of all graphs,
         stay where they fit; else windows pass through it in chunks. `false`: batch by batch.
     chunk_size_gb: Literal["auto"] | float = "auto"
         Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU, of half the size in 16 bits. `auto`:
@@ -520,7 +520,7 @@ class GpuOptimizationSettings(TypedDict, total=False):
     use_amp: bool
     """Mixed precision in fp16, unless `training.precision` is set. Default: False."""
     use_chunk_loader: bool
-    """Data that do not fit in memory are loaded in large chunks. On a GPU all windows, and the edges of their graphs,
+    """Data that do not fit in memory are loaded in large chunks. On a GPU all windows, and the edges of all graphs,
     stay where they fit; else windows pass through it in chunks. `false`: batch by batch. Default: True."""
     chunk_size_gb: Literal["auto"] | float
     """Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU, of half the size in 16 bits. `auto`:

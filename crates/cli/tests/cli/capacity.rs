@@ -101,6 +101,27 @@ fn a_gpu_that_is_elsewhere_is_planned_for() {
     assert!(message.contains("cuda:x"), "{message}");
 }
 
+/// A smaller model was the advice where the series alone was too much.
+#[test]
+fn a_series_that_must_stay_on_a_gpu_is_named_where_it_does_not_fit() {
+    let stage = stage();
+    for setting in ["training.carry_state=true", "training.loss_on=every_step"] {
+        let plan = format!("plan --data series.h5 --device cuda:7 --set {setting} --set gpu_optimization.batch_size=2");
+        let fails = |free: u64| {
+            stage.fails(&format!("{plan} --memory-gb {}", free as f64 * 8.0 / 7.0 / 1e9), CAPACITY)[0].clone()
+        };
+        let whole = stage.succeeds(&plan);
+        let parts = whole["gpu"]["parts"].as_array().unwrap();
+        let series = parts.iter().find(|part| part["name"] == "bars").unwrap()["bytes"].as_u64().unwrap();
+        let message = fails(series / 2);
+        let told = "the series, which stays there to train from bar to bar, takes ";
+        assert!(message.contains(told) && message.contains("; use less data, or the CPU"), "{message}");
+        let message = fails(series * 2);
+        let advice = "no smaller batch would; use less data, a smaller model.hidden or the CPU";
+        assert!(message.contains(told) && message.contains(advice), "{message}");
+    }
+}
+
 #[test]
 fn where_no_batch_fits_the_model_is_what_to_change() {
     let line = "plan --data series.h5 --memory-gb 0.0002 --set model.hidden=64";

@@ -400,6 +400,15 @@ fn edges_of_graphs_stay_on_a_gpu_where_a_run_takes_all_of_them() {
     };
     let (all, few) = (plan(6), plan(2));
     assert!(bytes(&all) > 0 && bytes(&few) == 0, "{all} {few}");
+    // The setting that has them come batch by batch was said to have no effect.
+    let by_batch = format!("plan {options} --max-steps 6 --set gpu_optimization.use_chunk_loader=false");
+    let by_batch_on_cpu = by_batch.replace("cuda:0", "cpu");
+    let no_effect = "gpu_optimization.use_chunk_loader has no effect on series, nor on graphs on the CPU";
+    for (line, acts) in [(by_batch, true), (by_batch_on_cpu, false)] {
+        let plan = answer_with_driver(&stage, &line);
+        assert!(plan["notes"].to_string().contains(no_effect) != acts, "{plan}");
+        assert!(!acts || bytes(&plan["gpu"]) == 0, "{plan}");
+    }
     for (run, steps, plan) in [("kept", 6, all), ("by-batch", 2, few)] {
         let trained = answer_with_driver(&stage, &format!("train {options} --max-steps {steps} --out {run}"));
         let memory = &trained["gpu_memory"];

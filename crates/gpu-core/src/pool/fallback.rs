@@ -12,7 +12,7 @@ use crate::source::Refusal;
 type FallbackStep = fn(&mut Pool, &PendingRequest) -> Result<Option<BlockLocation>, Refusal>;
 
 /// Fallbacks after [`Pool::fit`], from cheap to expensive.
-const FALLBACKS: [FallbackStep; 5] = [
+const FALLBACKS: [FallbackStep; 6] = [
     // Free memory of other streams, once ordered after their work.
     Pool::share,
     // Scattered free granules, mapped side by side.
@@ -23,6 +23,8 @@ const FALLBACKS: [FallbackStep; 5] = [
     Pool::release_cached,
     // Any hole, for a small block when no granule is left for a slab.
     |pool, pending| Ok(pool.fit_in_hole(pending)),
+    // What lies behind the last block of a slab.
+    |pool, pending| Ok(pool.fit_behind_slab(pending)),
 ];
 
 impl Pool {
@@ -63,6 +65,18 @@ impl Pool {
     /// in it is useless for large ones.
     pub(super) fn fit_in_hole(&mut self, pending: &PendingRequest) -> Option<BlockLocation> {
         pending.class.and_then(|_| self.fit_whole(pending))
+    }
+
+    /// A block in the granule of a slab, behind the slab's last live block.
+    fn fit_behind_slab(&mut self, pending: &PendingRequest) -> Option<BlockLocation> {
+        let own = self.slabs.iter().filter(|(_, slab)| slab.tag.serves(pending.tag));
+        let slabs: Vec<(u32, TileId)> = own.map(|(index, slab)| (index, slab.tile)).collect();
+        slabs.into_iter().find_map(|(slab, tile)| {
+            let tag = self.slabs.get(slab).tag;
+            let end = self.main.get(tile).start + self.slabs.shorten(slab);
+            self.main.shorten(tile, end, tag);
+            self.fit_whole(pending)
+        })
     }
 
     #[inline(never)]

@@ -221,6 +221,19 @@ impl MainSegment {
         self.become_free(tile, tag);
     }
 
+    /// Frees the bytes of a live tile from offset `end` on, of which there may be none.
+    pub(super) fn shorten(&mut self, tile: TileId, end: usize, tag: Tag) {
+        let found = self.get(tile);
+        let range = found.start..found.end();
+        if end == range.end {
+            return;
+        }
+        self.untouch(&range);
+        let rest = self.tiling.split(tile, end);
+        self.touch(&(range.start..end));
+        self.become_free(rest, tag);
+    }
+
     /// Changes the tag of all free tiles of `old`.
     pub(super) fn retag(&mut self, old: Tag, new_tag: Tag) {
         while let Some(tile) = self.bins[old.index()].first() {

@@ -144,12 +144,12 @@ impl Pool {
         }
         // The end of the granule that is smaller than a block.
         let used = self.slabs.get(slab).slots() * class_bytes(self.slabs.get(slab).class);
-        let range = self.main.range(&(self.slabs.get(slab).granule..self.slabs.get(slab).granule + 1));
-        match (range.len() - used, blocks.last_mut()) {
+        let tile = self.main.get(self.slabs.get(slab).tile);
+        match (tile.bytes - used, blocks.last_mut()) {
             (0, _) => {}
             (rest, Some(last)) if last.state == BlockState::Free => last.bytes += rest,
             (rest, _) => {
-                let address = self.main.address(range.start + used);
+                let address = self.main.address(tile.start + used);
                 blocks.push(BlockInfo { stream, ..unused(address, rest, BlockState::Free) });
             }
         }

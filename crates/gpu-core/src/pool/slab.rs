@@ -3,7 +3,8 @@
 //!
 //! Size classes are multiples of 512 bytes, four to an octave, up to a 64th of a granule (32 KiB
 //! where a granule is 2 MiB). A block is at most a quarter larger than what was asked for, and what
-//! is left at the end of a slab's granule is less than one block.
+//! is left at the end of a slab's granule is less than one block. Where there is no other memory,
+//! a slab ends behind its last live block, and the rest of its granule is free for any block.
 
 use super::granule_set::GranuleSet;
 use super::stream_tag::Tag;
@@ -55,7 +56,7 @@ pub(crate) fn reserved_bytes(blocks: impl IntoIterator<Item = usize>, granule_by
     large_bytes.next_multiple_of(granule_bytes) + slabs * granule_bytes
 }
 
-/// A granule of equal blocks.
+/// A granule of equal blocks, or the beginning of one.
 #[derive(Debug)]
 pub(super) struct Slab {
     pub(super) tile: TileId,
@@ -103,6 +104,20 @@ impl Slab {
             self.summary &= !(1 << (slot / 64));
         }
         self.live += 1;
+    }
+
+    /// Slots up to the last block that is live.
+    fn slots_used(&self) -> usize {
+        (0..self.slots).rev().find(|&slot| !self.is_free(slot)).map_or(0, |last| last + 1)
+    }
+
+    /// Takes the slots from number `slots` on away, which are free.
+    fn shorten(&mut self, slots: usize) {
+        for slot in slots..self.slots {
+            self.free[slot / 64] &= !(1 << (slot % 64));
+        }
+        self.slots = slots;
+        self.summary = (0..).zip(&self.free).map(|(word, &free)| u64::from(free != 0) << word).sum();
     }
 
     fn give_back(&mut self, slot: usize) {
@@ -166,6 +181,18 @@ impl Slabs {
         empty
     }
 
+    /// Takes the free slots at the end of a slab away. Returns the bytes that are left of it.
+    pub(super) fn shorten(&mut self, index: u32) -> usize {
+        let slab = self.get_mut(index);
+        let (was_full, slots) = (slab.is_full(), slab.slots_used());
+        slab.shorten(slots);
+        let (granule, class, tag) = (slab.granule, slab.class, slab.tag);
+        if !was_full && slab.is_full() {
+            self.open[tag.index()][class].remove(granule);
+        }
+        slots * class_bytes(class)
+    }
+
     /// Adds a slab without live blocks.
     pub(super) fn add(&mut self, tile: TileId, granule: usize, class: usize, tag: Tag, slots: usize) {
         let slab = Slab::new(tile, granule, class, tag, slots);
@@ -214,7 +241,6 @@ impl Slabs {
     }
 
     /// All slabs by index.
-    #[cfg(any(test, feature = "conformance"))]
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Slab)> {
         (0..).zip(&self.slabs).filter_map(|(index, slab)| Some((index, slab.as_ref()?)))
     }

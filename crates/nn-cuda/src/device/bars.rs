@@ -94,8 +94,9 @@ impl Bars {
                     let bytes = 2 * batch.chunk_windows * sizes.steps * features * size_of::<T>();
                     estimate.put("bars", format!("two chunks of stored windows of {name}"), bytes, &StepPhase::ALL);
                 }
-                // Validations bring theirs beside chunks.
-                let bytes = 2 * bars * features * size_of::<f32>();
+                // Beside chunks, batches of a validation alone bring theirs.
+                let brought = if batch.chunk_windows > 0 { batch.validated_max * sizes.steps } else { bars };
+                let bytes = 2 * brought * features * size_of::<f32>();
                 let content = if batch.shares_bars { "bars" } else { "windows" };
                 estimate.put("batches", format!("{content} of {name}, of two batches"), bytes, &StepPhase::ALL);
             }

@@ -54,6 +54,12 @@ pub trait Graphs: Sync {
     /// Most nodes and most edges of a graph: memory is taken once, for as many of both.
     fn largest(&self) -> (usize, usize);
 
+    /// Edges of a graph, or a bound of their number.
+    fn edges_max(&self, graph: usize) -> usize {
+        let _ = graph;
+        self.largest().1
+    }
+
     /// Nodes of all graphs together.
     fn total_nodes(&self) -> usize {
         (0..self.len()).map(|graph| self.nodes(graph).len()).sum()

@@ -267,6 +267,10 @@ impl Graphs for CrossSections {
         self.largest
     }
 
+    fn edges_max(&self, graph: usize) -> usize {
+        self.edges[graph].len()
+    }
+
     fn total_edges(&self) -> usize {
         self.total_edges
     }

@@ -300,6 +300,10 @@ impl Graphs for GraphSamples {
         self.largest
     }
 
+    fn edges_max(&self, graph: usize) -> usize {
+        self.file.size(graph).1
+    }
+
     fn total_edges(&self) -> usize {
         self.total_edges
     }

@@ -52,13 +52,26 @@ impl GpuPlan {
             return Ok(());
         };
         let advice = match largest_batch(setup, available)? {
-            None => "no smaller batch would; use a smaller model.hidden, fewer layers or shorter windows".to_owned(),
+            None => self.no_batch_fits(setup, available),
             Some(batch) => smaller_batch(setup, batch),
         };
         let (needed, available, device) = (bytes(self.total_bytes), bytes(available), &self.device);
         Err(Error::capacity(format!(
             "a run needs {needed} of the memory of {device}, and {available} are available there: it would not fit; {advice}"
         )))
+    }
+
+    /// Advice on a run of which no batch fits into `available` bytes.
+    fn no_batch_fits(&self, setup: &TrainingSetup, available: usize) -> String {
+        let series = self.parts.iter().find(|part| part.name == "bars").map_or(0, |part| part.bytes);
+        if !setup.training.streams() {
+            return "no smaller batch would; use a smaller model.hidden, fewer layers or shorter windows".to_owned();
+        }
+        let stays = format!("the series, which stays there to train from bar to bar, takes {}", bytes(series));
+        match series >= available {
+            true => format!("{stays}; use less data, or the CPU"),
+            false => format!("{stays}, and no smaller batch would; use less data, a smaller model.hidden or the CPU"),
+        }
     }
 
     pub(super) fn to_text(&self) -> String {

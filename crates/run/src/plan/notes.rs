@@ -69,7 +69,7 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
     Ok(Remarks { warnings, notes })
 }
 
-/// Notes on the memory of the run's GPU: what it is shared by, and what does not stay there.
+/// Notes on the memory of the run's GPU: what it is shared by, and what comes batch by batch.
 fn notes_on_gpu(setup: &TrainingSetup) -> Vec<String> {
     let Some(RequestedGpu { name, processes, .. }) = &setup.gpu_asked else { return Vec::new() };
     let is_shared = *processes > 1;
@@ -79,7 +79,15 @@ fn notes_on_gpu(setup: &TrainingSetup) -> Vec<String> {
     let comes = (!keeps_series).then(|| {
         format!("the series does not fit on {name} beside the run: each batch brings the bars that its windows cover")
     });
-    shared.into_iter().chain(comes).collect()
+    let has_small_chunks = setup.has_small_chunks.then(|| {
+        let batch_size = setup.training.batch_size;
+        let batches_bytes = 2 * batch_size as u64 * setup.data.shape().sample_bytes();
+        format!(
+            "gpu_optimization.chunk_size_gb is smaller than two batches of {batch_size} samples, {}: windows come to the GPU batch by batch",
+            bytes(usize::try_from(batches_bytes).unwrap_or(usize::MAX))
+        )
+    });
+    shared.into_iter().chain(comes).chain(has_small_chunks).collect()
 }
 
 /// Least share of the memory beside the data that gradient checkpointing is worth its time for.

@@ -90,6 +90,7 @@ impl TrainingSetup {
             (self.memory_bytes.saturating_sub(taken) as u64).min(LOCKED_BYTES_MAX) / 2
         };
         let set_bytes = self.chunk_bytes_set().unwrap_or(u64::MAX);
+        self.has_small_chunks = set_bytes / sample_bytes < 2 * batch_size as u64;
         let fitting_host = (set_bytes.min(host_bytes) / sample_bytes).min(samples.len() as u64) as usize;
         let (shape, precision) = (samples.shape(), self.training.precision);
         let gpu_bytes: usize = (0..shape.timeframes.len()).map(|k| window_bytes(shape, k, precision)).sum();
@@ -192,6 +193,26 @@ mod tests {
             let footprint = chunked.gpu_footprint(&chunked.training).unwrap();
             assert_eq!(chunked.training.chunk_windows, Some(windows), "{precision}");
             assert_eq!(footprint.part_bytes("bars"), 2 * windows * 20 * 5 * number_bytes, "{precision}");
+        }
+    }
+
+    /// Windows came batch by batch without a word.
+    #[test]
+    fn chunks_that_are_set_below_two_batches_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = make_windows(folder.path());
+        let fp32 = "training.precision=fp32";
+        let by_batch = planned(&data, &[fp32, "gpu_optimization.use_chunk_loader=false"], 1 << 30);
+        let needed = by_batch.gpu_footprint(&by_batch.training).unwrap().total_bytes();
+        let note = "gpu_optimization.chunk_size_gb is smaller than two batches of 16 samples, 13.1 kB: \
+                    windows come to the GPU batch by batch";
+        // A sample has 408 bytes.
+        for (chunk_bytes, windows) in [(32 * 408, Some(32)), (32 * 408 - 1, None), (16 * 408, None)] {
+            let chunk_size = format!("gpu_optimization.chunk_size_gb={}", f64::from(chunk_bytes) / 1e9 + 1e-12);
+            let setup = planned(&data, &[fp32, &chunk_size], needed + 60_000);
+            let notes = Plan::new(&setup).unwrap().notes;
+            assert_eq!(setup.training.chunk_windows, windows, "{chunk_bytes}");
+            assert_eq!(notes.iter().any(|told| told == note), windows.is_none(), "{chunk_bytes}: {notes:?}");
         }
     }
 

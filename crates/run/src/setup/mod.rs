@@ -74,6 +74,9 @@ pub(crate) struct TrainingSetup {
     held_beside_bytes: usize,
     /// Rows of the file that are decoded together, 1 where none are.
     stored_rows: usize,
+    /// True if windows come to the GPU batch by batch because a chunk of the size that the user set
+    /// does not hold two batches.
+    pub(crate) has_small_chunks: bool,
     /// Sizes of the series, where it may stay in its file.
     streamable: Option<StreamableSeries>,
     /// Carried states; `None` where windows begin with zeros.
@@ -426,6 +429,7 @@ impl TrainingSetup {
             chunks,
             held_beside_bytes,
             stored_rows,
+            has_small_chunks: false,
             streamable,
             carried,
             cache_folder: request.host.cache_folder.clone(),

@@ -60,6 +60,7 @@ pub(super) fn explain_shortage(folder: &RunFolder, device: &Device, error: Error
 /// Watches memory while a run trains.
 pub(super) struct MemoryWatch<'a> {
     device: &'a Device,
+    is_on_gpu: bool,
     detector: Option<LeakDetector>,
     peaks: Peaks,
     empty_every_epochs: u64,
@@ -75,6 +76,7 @@ impl<'a> MemoryWatch<'a> {
         let rule = |megabytes: f64| LeakRule { threshold_bytes: (megabytes * 1e6) as usize, ..LeakRule::default() };
         MemoryWatch {
             device: &setup.device,
+            is_on_gpu: setup.gpu.is_some(),
             detector: setup.config.get(&config::gpu_optimization::LEAK_WARNING_MB).map(rule).map(LeakDetector::new),
             peaks: Peaks::default(),
             empty_every_epochs: setup.config.get(&config::gpu_optimization::EMPTY_CACHE_EVERY_N_EPOCHS),
@@ -153,7 +155,10 @@ impl<'a> MemoryWatch<'a> {
         if measures.is_empty() {
             measures.push("what another process gives back of its GPU".to_owned());
         }
-        format!("memory ran short ({cause}); on with {}, to the same result{map}", measures.join(" and "))
+        // A GPU adds up whole batches.
+        let is_rounded = self.is_on_gpu && batch_size < planned_batch_size;
+        let result = if is_rounded { "to the same result but for the last bits of sums" } else { "to the same result" };
+        format!("memory ran short ({cause}); on with {}, {result}{map}", measures.join(" and "))
     }
 
     /// The peaks of all epochs so far.

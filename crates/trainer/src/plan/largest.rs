@@ -1,11 +1,12 @@
 //! Upper bounds of a run's batches.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound::{Excluded, Unbounded};
 
 use megabatch_nn::batch::{Grain, Runs, SeriesView};
 use megabatch_nn::graph::{Graphs, check_graphs};
 use megabatch_nn::memory::{LargestBatch, LargestGraphs};
-use megabatch_nn::model::SampleShape;
+use megabatch_nn::model::{Encoder, SampleShape};
 use megabatch_nn_cpu::SHARD_SAMPLES;
 use megabatch_order::{LastBatch, Rank};
 
@@ -45,9 +46,14 @@ impl RankShare {
         self.learnt.iter().copied().max().unwrap_or(0)
     }
 
+    /// The largest batch of a validation.
+    fn validated_max(&self) -> usize {
+        self.validated.iter().copied().max().unwrap_or(0)
+    }
+
     /// The largest batch.
     fn largest(&self) -> usize {
-        self.validated.iter().copied().max().unwrap_or(0).max(self.learnt_max())
+        self.validated_max().max(self.learnt_max())
     }
 
     /// The shares of `ranks`, each once; whole batches of one, and of graphs and dense training.
@@ -144,15 +150,17 @@ fn covered_by_shares(
         };
         // A rank's share is a part of a batch: of as many pieces at most, which may be shorter.
         let lens: Vec<usize> = shares.iter().map(|share| pieces.len.min(share.learnt_max())).collect();
-        let (in_training, in_validation) = (most(train, &lens)?, most(validation, &[config.batch_size])?[0]);
+        let validated: Vec<usize> = shares.iter().map(RankShare::validated_max).collect();
+        let (in_training, in_validation) = (most(train, &lens)?, most(validation, &validated)?);
         let rows = series.span(k).bars;
-        let covered = in_training.into_iter().zip(apart).map(|(in_training, apart)| {
-            let in_training = in_training.times(pieces.count);
-            Covered {
-                windows: in_training.windows.max(in_validation.windows).min(apart.windows).min(rows),
-                bars: in_training.bars.max(in_validation.bars).min(apart.bars).min(rows),
-            }
-        });
+        let covered =
+            in_training.into_iter().zip(in_validation).zip(apart).map(|((in_training, in_validation), apart)| {
+                let in_training = in_training.times(pieces.count);
+                Covered {
+                    windows: in_training.windows.max(in_validation.windows).min(apart.windows).min(rows),
+                    bars: in_training.bars.max(in_validation.bars).min(apart.bars).min(rows),
+                }
+            });
         Ok(covered.collect())
     };
     steps_of(samples).into_iter().enumerate().map(covered_in).collect()
@@ -171,6 +179,7 @@ fn largest_windows(
     if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
         return largest_batch_of_graphs(config, samples, graphs, train, validation);
     }
+    let validated_max = share.validated_max();
     let (sizes_learnt, resident) = (share.learnt, resident_series(samples));
     if let (Some(runs), Some(view)) = (runs, &resident) {
         view.check(shape)?;
@@ -182,7 +191,7 @@ fn largest_windows(
     let (kept_windows, chunk_windows) = (kept_windows(config, samples), windows_in_chunk(config, samples).unwrap_or(0));
     let series = resident.filter(|_| config.keeps_series_on_gpu()).map(|view| series_rows(&view, shape));
     let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, series, ..LargestBatch::default() };
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, chunk_windows, ..rest })
+    Ok(LargestBatch { sizes, sizes_learnt, validated_max, steps, windows, bars, chunk_windows, ..rest })
 }
 
 /// Bound of dense training on the samples `train`, in batches of these sizes. The CPU validates, in
@@ -206,7 +215,74 @@ fn largest_batch_of_runs(
     LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, ..rest }
 }
 
-/// Bound of a run on graphs: the graphs with most nodes may come together, and share no windows.
+/// Nodes and edges of the largest batch of graphs: the most of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct GraphBatchSizes {
+    nodes: usize,
+    edges: usize,
+}
+
+impl GraphBatchSizes {
+    /// Most graphs that a plan looks up batch by batch.
+    const LOOKED_UP_MAX: u64 = 1 << 20;
+
+    /// The sizes of the largest batch of training on the graphs `train`, step by step; of a long
+    /// run, those of the largest graphs together.
+    fn in_training(config: &Config, graphs: &dyn Graphs, train: &SampleRanges) -> Self {
+        let few = |schedule: &Schedule| {
+            schedule.steps.saturating_mul(config.step_samples() as u64) <= GraphBatchSizes::LOOKED_UP_MAX
+        };
+        match Schedule::new(config, train.len()).ok().filter(few) {
+            Some(schedule) => GraphBatchSizes::most(graphs, schedule.batches(0..schedule.steps, train)),
+            None => GraphBatchSizes::together(config, graphs, train),
+        }
+    }
+
+    /// The sizes of the largest batch of consecutive graphs of `validation`. Batches of ranks begin
+    /// anywhere.
+    fn in_validation(config: &Config, graphs: &dyn Graphs, validation: &SampleRanges) -> Self {
+        let most = |size: &dyn Fn(usize) -> usize| {
+            let sizes: Vec<usize> = validation.iter().map(size).collect();
+            let sums = sizes.iter().enumerate().scan(0, |sum, (k, size)| {
+                *sum = *sum + size - k.checked_sub(config.batch_size).map_or(0, |leaves| sizes[leaves]);
+                Some(*sum)
+            });
+            sums.max().unwrap_or(0)
+        };
+        GraphBatchSizes {
+            nodes: most(&|graph| graphs.nodes(graph).len()),
+            edges: most(&|graph| graphs.edges_max(graph)),
+        }
+    }
+
+    /// The sizes of the largest of `batches`.
+    fn most(graphs: &dyn Graphs, batches: impl Iterator<Item = Vec<usize>>) -> Self {
+        let sizes = batches.map(|batch| GraphBatchSizes {
+            nodes: batch.iter().map(|&graph| graphs.nodes(graph).len()).sum(),
+            edges: batch.iter().map(|&graph| graphs.edges_max(graph)).sum(),
+        });
+        sizes.fold(GraphBatchSizes::default(), GraphBatchSizes::max)
+    }
+
+    /// The sizes of a batch of the graphs of `list` with most nodes, and of those with most edges.
+    fn together(config: &Config, graphs: &dyn Graphs, list: &SampleRanges) -> Self {
+        let most = |size: &dyn Fn(usize) -> usize| {
+            let mut sizes: Vec<usize> = list.iter().map(size).collect();
+            sizes.sort_unstable_by(|a, b| b.cmp(a));
+            sizes.iter().take(config.batch_size).sum()
+        };
+        GraphBatchSizes {
+            nodes: most(&|graph| graphs.nodes(graph).len()),
+            edges: most(&|graph| graphs.edges_max(graph)),
+        }
+    }
+
+    fn max(self, other: Self) -> Self {
+        GraphBatchSizes { nodes: self.nodes.max(other.nodes), edges: self.edges.max(other.edges) }
+    }
+}
+
+/// Bound of a run on graphs.
 fn largest_batch_of_graphs(
     config: &Config,
     samples: &dyn Samples,
@@ -215,30 +291,65 @@ fn largest_batch_of_graphs(
     validation: &SampleRanges,
 ) -> Result<LargestBatch> {
     let shape = samples.shape();
-    let most_nodes = |list: &SampleRanges| {
-        let mut nodes: Vec<usize> = list.iter().map(|graph| graphs.nodes(graph).len()).collect();
-        nodes.sort_unstable_by(|a, b| b.cmp(a));
-        nodes.iter().take(config.batch_size).sum::<usize>()
-    };
     check_graphs(graphs, train.iter())?;
     check_graphs(graphs, validation.iter())?;
-    let (learnt, count) = (most_nodes(train), train.len().max(validation.len()).min(config.batch_size));
-    let nodes = learnt.max(most_nodes(validation));
-    let (mut windows, mut bars) =
-        (vec![nodes; shape.timeframes.len()], shape.timeframes.iter().map(|tf| nodes * tf.steps).collect::<Vec<_>>());
+    let count = train.len().max(validation.len()).min(config.batch_size);
+    let in_training = GraphBatchSizes::in_training(config, graphs, train);
+    let in_validation = GraphBatchSizes::in_validation(config, graphs, validation);
+    let GraphBatchSizes { nodes, edges } = in_training.max(in_validation);
+    let covered = covered_by_nodes(config, samples, graphs, [train, validation], nodes)?;
+    let (windows, bars) = covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
     let series = resident_series(samples).map(|view| series_rows(&view, shape));
-    for (k, &rows) in series.iter().flatten().enumerate() {
-        (windows[k], bars[k]) = (windows[k].min(rows), bars[k].min(rows));
-    }
     let graphs = Some(LargestGraphs {
         graphs: count,
-        edges: count * graphs.largest().1,
+        edges,
         kept: (config.keep_graphs && can_keep_graphs(graphs)).then(|| [graphs.total_nodes(), graphs.total_edges()]),
     });
-    let (sizes, sizes_learnt, steps) = (vec![nodes], vec![learnt], steps_of(samples));
+    let (sizes, sizes_learnt, steps) = (vec![nodes], vec![in_training.nodes], steps_of(samples));
     let (kept_windows, series) = (kept_windows(config, samples), series.filter(|_| config.keeps_series_on_gpu()));
     let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, graphs, ..LargestBatch::default() };
     Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, ..rest })
+}
+
+/// Most of the windows and bars that a batch of graphs, of up to `nodes` nodes, covers, by
+/// timeframe. Nodes of graphs that follow one another may share bars.
+fn covered_by_nodes(
+    config: &Config,
+    samples: &dyn Samples,
+    graphs: &dyn Graphs,
+    [train, validation]: [&SampleRanges; 2],
+    nodes: usize,
+) -> Result<Vec<Covered>> {
+    let apart = |steps: usize| Covered { windows: nodes, bars: nodes * steps };
+    let slices = shares_bars(samples) && config.model.encoder == Encoder::Recurrent;
+    let Some(series) = slices.then(|| SlicedSeries::new(samples)).transpose()? else {
+        return Ok(steps_of(samples).into_iter().map(apart).collect());
+    };
+    let pieces = Pieces::new(config, train.len());
+    let covered_in = |(k, steps): (usize, usize)| -> Result<Covered> {
+        let most = |list: &SampleRanges, len: usize| -> Result<Covered> {
+            let list_nodes = || list.iter().map(|graph| graphs.nodes(graph));
+            let (mut most, mut sizes) = (MostCoveredByGraphs::new(steps, len), list_nodes().map(<[usize]>::len));
+            let (mut ends, mut size) = (Vec::new(), sizes.next());
+            series.each_end(k, &list_nodes().flatten().copied().collect(), |window| {
+                ends.push(window.end);
+                if size == Some(ends.len()) {
+                    most.push(std::mem::take(&mut ends));
+                    size = sizes.next();
+                }
+                Ok(())
+            })?;
+            Ok(most.most)
+        };
+        let in_training = most(train, pieces.len)?.times(pieces.count);
+        let in_validation = most(validation, config.batch_size)?;
+        let (apart, rows) = (apart(steps), series.span(k).bars);
+        Ok(Covered {
+            windows: in_training.windows.max(in_validation.windows).min(apart.windows).min(rows),
+            bars: in_training.bars.max(in_validation.bars).min(apart.bars).min(rows),
+        })
+    };
+    steps_of(samples).into_iter().enumerate().map(covered_in).collect()
 }
 
 /// Stored windows of each timeframe that a GPU keeps.
@@ -347,6 +458,65 @@ impl MostCovered {
         }
         let Covered { windows, bars } = self.now;
         self.most = Covered { windows: self.most.windows.max(windows), bars: self.most.bars.max(bars) };
+    }
+}
+
+/// The most of the windows of any `len` consecutive graphs, graph by graph.
+struct MostCoveredByGraphs {
+    steps: usize,
+    len: usize,
+    /// Ends of the windows of the last graphs.
+    graphs: VecDeque<Vec<i64>>,
+    /// Number of these windows by their end.
+    counts: BTreeMap<i64, usize>,
+    now: Covered,
+    most: Covered,
+}
+
+impl MostCoveredByGraphs {
+    fn new(steps: usize, len: usize) -> Self {
+        let (now, most) = (Covered::default(), Covered::default());
+        MostCoveredByGraphs { steps, len, graphs: VecDeque::new(), counts: BTreeMap::new(), now, most }
+    }
+
+    /// Takes the next graph, whose windows have these `ends`.
+    fn push(&mut self, ends: Vec<i64>) {
+        if self.graphs.len() == self.len {
+            for end in self.graphs.pop_front().unwrap_or_default() {
+                self.remove(end);
+            }
+        }
+        for &end in &ends {
+            let count = self.counts.entry(end).or_default();
+            *count += 1;
+            if *count == 1 {
+                self.now = self.now.plus(self.covered_alone(end));
+            }
+        }
+        self.graphs.push_back(ends);
+        let Covered { windows, bars } = self.now;
+        self.most = Covered { windows: self.most.windows.max(windows), bars: self.most.bars.max(bars) };
+    }
+
+    fn remove(&mut self, end: i64) {
+        let count = self.counts.get_mut(&end).expect("it was added");
+        *count -= 1;
+        if *count == 0 {
+            self.counts.remove(&end);
+            self.now = self.now.minus(self.covered_alone(end));
+        }
+    }
+
+    /// Part of the window that ends at `end` which no other window covers.
+    fn covered_alone(&self, end: i64) -> Covered {
+        let before = self.counts.range(..end).next_back().map(|(&end, _)| end);
+        let after = self.counts.range((Excluded(end), Unbounded)).next().map(|(&end, _)| end);
+        let bars_between = |before: Option<i64>, after: i64| {
+            before.map_or(self.steps, |before| self.steps.min(after.saturating_sub(before) as usize))
+        };
+        let bars_without = after.map_or(0, |after| bars_between(before, after));
+        let bars_with = bars_between(before, end) + after.map_or(0, |after| bars_between(Some(end), after));
+        Covered { windows: 1, bars: bars_with - bars_without }
     }
 }
 
@@ -460,6 +630,27 @@ mod tests {
         assert_eq!(most(&[], 3), Covered::default());
         // Ends that no series has.
         assert_eq!(most(&[i64::MIN, i64::MAX, i64::MIN], 3), Covered { windows: 3, bars: 12 });
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Windows of graphs in any order, bar by bar.
+        #[test]
+        fn windows_of_graphs_are_counted_to_the_bar(
+            graphs in prop::collection::vec(prop::collection::vec(0i64..60, 1..6), 0..12),
+            (len, steps) in (1usize..5, 1usize..9),
+        ) {
+            let mut counted = MostCoveredByGraphs::new(steps, len);
+            graphs.iter().for_each(|ends| counted.push(ends.clone()));
+            let mut most = Covered::default();
+            for last in 0..graphs.len() {
+                let ends: BTreeSet<i64> = graphs[(last + 1).saturating_sub(len)..=last].iter().flatten().copied().collect();
+                let bars: BTreeSet<i64> = ends.iter().flat_map(|&end| end + 1 - steps as i64..=end).collect();
+                most = Covered { windows: most.windows.max(ends.len()), bars: most.bars.max(bars.len()) };
+            }
+            prop_assert_eq!(counted.most, most);
+        }
     }
 
     #[test]

@@ -11,10 +11,12 @@
 //! ```
 //!
 //! No cut changes what is learnt: an optimizer step takes the same samples, and adds up their
-//! gradients in the same order. Batches are cut where shards end, so that the run goes on bit for
-//! bit; below 32 samples, where a shard itself is cut, to rounding. Dense training groups the runs
-//! of a step into shards whatever batches it is computed in, and batches consist of whole shards.
-//! Products in 16 bits, which would be the next thing to cut, take more memory on a CPU, not less.
+//! gradients in the same order. Batches are cut where shards end, so that on the CPU the run goes
+//! on bit for bit; below 32 samples, where a shard itself is cut, to rounding. On a GPU, whose sums
+//! are those of whole batches, the sums of a batch that is cut differ in their last bits. Dense
+//! training groups the runs of a step into shards whatever batches it is computed in, and batches
+//! consist of whole shards. Products in 16 bits, which would be the next thing to cut, take more
+//! memory on a CPU, not less.
 
 use megabatch_nn::batch::Grain;
 use megabatch_nn_cpu::{Purpose, SHARD_SAMPLES};

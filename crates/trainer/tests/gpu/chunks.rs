@@ -96,6 +96,24 @@ fn two_chunks_are_planned_beside_the_batches_of_a_validation() {
     }
 }
 
+/// Two batches of windows were planned beside chunks whatever the batches of the validation were.
+#[test]
+fn windows_beside_chunks_are_planned_for_the_batches_of_the_validation() {
+    let (_driver, gpu) = with_kernels();
+    let (samples, train) = (windows(), SampleRanges::from(0..44));
+    for validation in [SampleRanges::default(), SampleRanges::from(50..53), SampleRanges::from(45..60)] {
+        let config = Config { chunk_windows: Some(22), max_steps: Some(4), ..config(Precision::Fp32, 1) };
+        let planned = GpuFootprint::new(&config, &samples, &train, &validation, 1).unwrap();
+        gpu.reset_peak();
+        let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
+        on_gpu(&gpu, &config).train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
+        let brought = 2 * validation.len().min(11) * (0..3).map(|k| samples.shape().window_len(k)).sum::<usize>();
+        let windows_brought = planned.tensors.iter().filter(|tensor| tensor.name.ends_with("of two batches"));
+        assert_eq!(windows_brought.map(|tensor| tensor.bytes).sum::<usize>(), brought * size_of::<f32>());
+        assert_eq!(planned.total_bytes(), gpu.usage().allocated_bytes_peak, "{} validated", validation.len());
+    }
+}
+
 #[test]
 fn a_gpu_that_is_too_small_for_chunks_goes_on_batch_by_batch() {
     let samples = windows();

@@ -202,6 +202,19 @@ fn ranks_that_are_left_go_on() {
     }
 }
 
+/// The peak that each of two ranks takes of its GPU.
+fn peaks_of_two(config: &Config, samples: &dyn Samples, [train, validation]: [&SampleRanges; 2]) -> Vec<usize> {
+    ThreadPeers::run(2, &Faults::default(), |peers| {
+        // A ledger of its own.
+        let gpu = Device::select("cuda:0").unwrap();
+        let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config.clone(), shape()).unwrap();
+        trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
+        let run = Run { samples, train, validation, checkpoints: None };
+        trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
+        Ok::<_, ()>(gpu.usage().allocated_bytes_peak)
+    })
+}
+
 /// The rank with the larger share takes what was planned, to the byte.
 #[test]
 fn ranks_take_what_was_planned_of_their_shares() {
@@ -209,18 +222,22 @@ fn ranks_take_what_was_planned_of_their_shares() {
     let (samples, config) = (windows(), Config { max_steps: Some(4), ..shared(&config(Precision::Fp32, 2)) });
     let (train, validation) = (SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
     let planned = |ranks| GpuFootprint::new(&config, &samples, &train, &validation, ranks).unwrap().total_bytes();
-    let taken = ThreadPeers::run(2, &Faults::default(), |peers| {
-        // A ledger of its own.
-        let gpu = Device::select("cuda:0").unwrap();
-        let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config.clone(), shape()).unwrap();
-        trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
-        let run = Run { samples: &samples, train: &train, validation: &validation, checkpoints: None };
-        trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
-        Ok::<_, ()>(gpu.usage().allocated_bytes_peak)
-    });
+    let taken = peaks_of_two(&config, &samples, [&train, &validation]);
     // Blocks of 32 and 8 samples.
     assert_eq!(taken[0], planned(2));
     assert!(taken[1] < taken[0] && planned(2) < planned(1), "{taken:?}, and {} alone", planned(1));
+}
+
+/// The bars of a whole batch of a validation, of which each rank has a part, were planned.
+#[test]
+fn ranks_take_what_was_planned_of_the_bars_of_their_validation() {
+    let (_driver, _gpu) = with_kernels();
+    let base = shared(&config(Precision::Fp32, 1));
+    let (samples, config) = (series(), Config { max_steps: Some(2), run_length: Some(1000), ..base });
+    let (train, validation) = (SampleRanges::from(0..40), SampleRanges::from(20..60));
+    let planned = GpuFootprint::new(&config, &samples, &train, &validation, 2).unwrap().total_bytes();
+    let taken = peaks_of_two(&config, &samples, [&train, &validation])[0];
+    assert!(taken <= planned && taken as f64 > 0.97 * planned as f64, "{taken} of {planned}");
 }
 
 /// A wait for a GPU that fails: the `nth` one after a step.

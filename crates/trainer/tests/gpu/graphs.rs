@@ -1,23 +1,26 @@
 //! Models over graphs on a GPU beside the CPU.
 
+use std::error::Error as StdError;
 use std::ops::ControlFlow;
 use std::sync::LazyLock;
 
 use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
+use megabatch_nn::batch::SeriesView;
+use megabatch_nn::graph::Graphs;
 use megabatch_nn::loss::{Ascending, Classes, Loss};
 use megabatch_nn::model::{
     AttentionKind, Encoder, Fusion, GraphActivation, GraphConfig, GraphOutput, Model, ModelConfig, Readout,
-    save_weights,
+    SampleShape, save_weights,
 };
 use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
-    Checkpoints, Config, Error, Event, GpuFootprint, InMemory, Predictor, Run, SampleRanges, Samples, Selection,
-    StepEvent, Trainer,
+    Batch, Checkpoints, Config, Error, Event, GpuFootprint, InMemory, Predictor, Run, SampleRanges, Samples, Selection,
+    SeriesInMemory, StepEvent, Trainer,
 };
 
 use crate::made_up::{GraphSamples, market, numbers, one_bar};
-use crate::{assert_close, bits, config, tolerance, with_kernels};
+use crate::{assert_close, bits, config, series, tolerance, with_kernels};
 
 /// Two layers of attention over an LSTM, with dropout everywhere.
 pub(crate) fn over_graphs(attention: AttentionKind) -> Config {
@@ -256,6 +259,89 @@ fn a_run_takes_what_was_planned_to_the_byte() {
             assert_eq!(plan.total_bytes(), gpu.usage().allocated_bytes_peak, "{:?}: {:?}", config.model, plan.tensors);
             assert_eq!(plan.part_bytes("graphs") > 0, keep_graphs);
         }
+    }
+}
+
+/// The largest graphs were planned to come together.
+#[test]
+fn batches_of_graphs_of_several_sizes_take_what_was_planned() {
+    let (_driver, gpu) = with_kernels();
+    let samples = market(21);
+    for keep_graphs in [false, true] {
+        for encoder in [Encoder::Recurrent, Encoder::LastBar] {
+            let base = over_graphs(AttentionKind::Gat);
+            let model = ModelConfig { encoder, ..base.model };
+            let config = Config { model, keep_graphs, max_steps: Some(15), ..base };
+            let train_on = SampleRanges::from(TRAIN);
+            let planned = GpuFootprint::new(&config, &samples, &train_on, &VALIDATION, 1).unwrap().total_bytes();
+            gpu.reset_peak();
+            train(&mut trainer(Some(&gpu), &config, &samples), &samples, None, u64::MAX);
+            let taken = gpu.usage().allocated_bytes_peak;
+            let what = format!("{taken} of {planned} with {encoder:?}, {keep_graphs}");
+            assert!(taken <= planned && taken as f64 > 0.97 * planned as f64, "{what}");
+        }
+    }
+}
+
+/// Samples of a series, and graphs of them.
+struct SeriesGraphs {
+    series: SeriesInMemory,
+    graphs: GraphSamples,
+}
+
+impl SeriesGraphs {
+    /// Graphs of three samples each, one after another.
+    fn triples() -> Self {
+        let series = series();
+        let edges = vec![(0, 1), (1, 2), (2, 0)];
+        // A target of the fourth sample is not known.
+        let labelled = |g: usize| if g == 1 { 2 } else { 3 };
+        let graph = |g: usize| ((3 * g..3 * (g + 1)).collect(), edges.clone(), numbers(g as u64, 6), labelled(g));
+        let nodes = InMemory::new(one_bar(1, 2), vec![numbers(1, 60)], numbers(2, 120)).unwrap();
+        SeriesGraphs { series, graphs: GraphSamples::new(nodes, 2, (0..20).map(graph).collect()) }
+    }
+}
+
+impl Samples for SeriesGraphs {
+    fn shape(&self) -> &SampleShape {
+        self.series.shape()
+    }
+
+    fn len(&self) -> usize {
+        self.series.len()
+    }
+
+    fn gather(&self, samples: &[usize], batch: &mut Batch) -> Result<(), Box<dyn StdError + Send + Sync>> {
+        self.series.gather(samples, batch)
+    }
+
+    fn series(&self) -> Option<SeriesView<'_>> {
+        self.series.series()
+    }
+
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        Some(&self.graphs)
+    }
+}
+
+/// The bars that nodes have in common were planned once for each node.
+#[test]
+fn bars_that_nodes_have_in_common_are_planned_once() {
+    let (_driver, gpu) = with_kernels();
+    let samples = SeriesGraphs::triples();
+    for (run_length, keep_series, least) in
+        [(None, true, 0.97), (None, false, 0.97), (Some(2), true, 0.8), (Some(1), true, 0.6)]
+    {
+        let config = Config { run_length, keep_series, max_steps: Some(8), ..over_graphs(AttentionKind::Gat) };
+        let train_on = SampleRanges::from(0..16);
+        let validation = SampleRanges::from(16..20);
+        let planned = GpuFootprint::new(&config, &samples, &train_on, &validation, 1).unwrap().total_bytes();
+        gpu.reset_peak();
+        let run = Run { samples: &samples, train: &train_on, validation: &validation, checkpoints: None };
+        trainer(Some(&gpu), &config, &samples).train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
+        let taken = gpu.usage().allocated_bytes_peak;
+        assert!(taken <= planned, "{taken} of {planned} with runs of {run_length:?}");
+        assert!(taken as f64 > least * planned as f64, "{taken} of {planned} with runs of {run_length:?}");
     }
 }
 

@@ -136,6 +136,10 @@ impl Graphs for GraphSamples {
         self.largest
     }
 
+    fn edges_max(&self, graph: usize) -> usize {
+        self.graphs[graph].by_row.indices.len()
+    }
+
     fn total_edges(&self) -> usize {
         self.graphs.iter().map(|graph| graph.by_row.indices.len()).sum()
     }

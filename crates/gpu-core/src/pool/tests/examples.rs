@@ -60,6 +60,30 @@ fn what_is_missing_is_created_and_no_more() {
     play.check();
 }
 
+/// Slabs of a few blocks held all granules, and no other block found a place.
+#[test]
+fn what_lies_behind_the_blocks_of_a_slab_is_for_any_block_where_there_is_nothing_else() {
+    let mut play = Play::new(2);
+    for round in 0..3 {
+        let [small, other] = [1, 1000].map(|bytes| play.allocate(Play::request(bytes, 0)).unwrap());
+        let slabs: Vec<u64> = [small, other].map(|block| play.pool.address(block)).into();
+        assert_eq!(slabs[0] % GRANULE as u64 + slabs[1] % GRANULE as u64, 0, "a granule each");
+        let third = play.allocate(Play::request(3000, 0)).unwrap();
+        let large = play.allocate(Play::request(GRANULE / 2, 0)).unwrap();
+        play.check();
+        play.pool.segments();
+        // The slabs are full now, and more of their blocks go into holes.
+        let more: Vec<BlockId> = [1, 1000, 1].map(|bytes| play.allocate(Play::request(bytes, 0)).unwrap()).into();
+        play.check();
+        assert!(play.allocate(Play::request(2 * GRANULE, 0)).is_err(), "round {round}");
+        [small, other, third, large].into_iter().chain(more).for_each(|block| play.free_block(block));
+        play.check();
+        let whole = play.allocate(Play::request(2 * GRANULE, 0)).unwrap();
+        play.free_block(whole);
+        play.pool.step();
+    }
+}
+
 #[test]
 fn memory_of_a_busy_stream_waits_for_it() {
     let mut play = Play::new(4);

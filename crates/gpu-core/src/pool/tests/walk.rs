@@ -121,7 +121,9 @@ impl Pool {
         for (index, slab) in self.slabs.iter() {
             let tile = self.main.get(slab.tile);
             assert_eq!(tile.kind, TileKind::Slab(index));
-            assert_eq!(tile.start..tile.end(), self.main.range(&(slab.granule..slab.granule + 1)));
+            let granule = self.main.range(&(slab.granule..slab.granule + 1));
+            assert!(tile.start == granule.start && tile.end() <= granule.end, "a slab begins a granule");
+            assert!(slab.slots() * class_bytes(slab.class) <= tile.bytes, "slots are in the slab's tile");
             assert_eq!(self.slabs.in_granule(slab.granule), Some(index));
             let mut slots = live.remove(&index).unwrap_or_default();
             slots.sort_unstable();

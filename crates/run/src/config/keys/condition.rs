@@ -14,6 +14,8 @@ pub(crate) enum Condition {
     OnGraphFiles,
     /// A data file of windows.
     OnWindows,
+    /// A data file of windows, or graphs whose edges a GPU may keep.
+    OnWindowsOrGpuGraphs,
     /// A data file of bars, as a series.
     OnSeries,
     /// Samples to validate.
@@ -77,6 +79,7 @@ impl Condition {
             Condition::OnSamples => !run.is_graph_file,
             Condition::OnGraphFiles => run.is_graph_file,
             Condition::OnWindows => run.is_windows,
+            Condition::OnWindowsOrGpuGraphs => run.is_windows || (run.has_graphs && run.is_on_gpu),
             Condition::OnSeries => !run.is_graph_file && !run.is_windows,
             Condition::OnValidation => run.validates,
             Condition::WithGraphs => run.has_graphs,
@@ -102,6 +105,7 @@ impl Condition {
             Condition::OnSamples => " on files of graphs".to_owned(),
             Condition::OnGraphFiles => " on bars and windows".to_owned(),
             Condition::OnWindows => " on series and files of graphs".to_owned(),
+            Condition::OnWindowsOrGpuGraphs => " on series, nor on graphs on the CPU".to_owned(),
             Condition::OnSeries => " on windows and files of graphs".to_owned(),
             Condition::OnValidation => " without samples to validate".to_owned(),
             Condition::WithGraphs => " without graphs".to_owned(),
@@ -125,6 +129,7 @@ impl fmt::Display for Condition {
             Condition::OnSamples => f.write_str("bars and windows"),
             Condition::OnGraphFiles => f.write_str("files of graphs"),
             Condition::OnWindows => f.write_str("windows"),
+            Condition::OnWindowsOrGpuGraphs => f.write_str("windows, or graphs on GPUs"),
             Condition::OnSeries => f.write_str("series"),
             Condition::OnValidation => f.write_str("samples to validate"),
             Condition::WithGraphs => f.write_str("graphs"),

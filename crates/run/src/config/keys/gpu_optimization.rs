@@ -17,10 +17,10 @@ settings! {
     USE_AMP: bool = setting("gpu_optimization.use_amp", Kind::Bool, "false");
 
     /// Data that do not fit in memory are loaded in large chunks. On a GPU all windows, and the
-    /// edges of their graphs, stay where they fit; else windows pass through it in chunks. `false`:
+    /// edges of all graphs, stay where they fit; else windows pass through it in chunks. `false`:
     /// batch by batch.
     USE_CHUNK_LOADER: bool = setting("gpu_optimization.use_chunk_loader", Kind::Bool, "true")
-        .only(&[OnWindows]);
+        .only(&[OnWindowsOrGpuGraphs]);
 
     /// Size of such a chunk, in 10^9 bytes; two are in memory, and two on a GPU, of half the size
     /// in 16 bits. `auto`: half of the memory left by the model, at most three eighths of all

@@ -163,6 +163,33 @@ fn a_run_that_gets_less_than_planned_goes_on_and_says_so() {
     assert!(Snapshot::from_json(&snapshot).unwrap().shortage.is_some());
 }
 
+/// A GPU adds up whole batches, and the note promised the same result of those that are cut.
+#[test]
+fn sums_of_batches_that_are_cut_on_a_gpu_are_said_to_differ() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut setup = setup(folder.path(), &[]);
+    let run = RunFolder::new(&folder.path().join("run")).unwrap();
+    let cut = |batch_size| ShortageEvent {
+        step: 3,
+        cause: "too much".to_owned(),
+        batch_size,
+        planned_batch_size: 64,
+        releases_series: true,
+        releases_windows: false,
+        releases_graphs: false,
+        gradient_checkpointing: false,
+        chunk_percent: 100,
+    };
+    for (gpu, batch_size, is_rounded) in
+        [(None, 32, false), (Some(Device::cpu()), 64, false), (Some(Device::cpu()), 32, true)]
+    {
+        setup.gpu = gpu;
+        let told = MemoryWatch::new(&setup, 0).went_on(&run, &cut(batch_size));
+        let result = if is_rounded { "to the same result but for the last bits of sums" } else { "to the same result" };
+        assert!(told.ends_with(result), "{told}");
+    }
+}
+
 #[test]
 fn a_run_that_gets_nothing_names_a_model_that_would_fit() {
     let folder = tempfile::tempdir().unwrap();
