@@ -47,7 +47,7 @@ fn features_go_on_with_a_context_that_had_ended() {
     };
     stage.write("EURUSD-old.csv", &part("all.csv", "2018", "2018-01-04 12"));
     stage.write("dxy.csv", &part("dollar.csv", "2018", "2018-01-04 10"));
-    stage.succeeds(&format!("ingest EURUSD-old.csv --out series.h5 --context DXY=dxy.csv {RECIPE}"));
+    stage.succeeds(&format!("ingest EURUSD-old.csv --out series.h5 --context DXY=dxy.csv {RECIPE} --zone UTC"));
     stage.write("EURUSD-day.csv", &part("all.csv", "2018-01-04 12", "2018-01-05 12"));
     stage.write("dxy-later.csv", &part("dollar.csv", "2018", "2018-01-05 10"));
     // A bar of the time before that is missing is refused.
