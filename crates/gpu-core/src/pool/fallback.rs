@@ -1,9 +1,9 @@
 //! The fallbacks that are tried, in this order, until a block is found.
 
 use super::live_blocks::{BlockLocation, PendingRequest, Stitched};
-use super::slab::class_slots;
+use super::slab::{Slab, class_bytes, class_slots};
 use super::stream_tag::Tag;
-use super::tiling::{TileId, TileKind};
+use super::tiling::{Tile, TileId, TileKind};
 use super::{AllocationError, ByteRange, Pool};
 use crate::source::Refusal;
 
@@ -67,16 +67,31 @@ impl Pool {
         pending.class.and_then(|_| self.fit_whole(pending))
     }
 
-    /// A block in the granule of a slab, behind the slab's last live block.
+    /// A block in the granule of a slab, behind the slab's last live block. Slabs without room for
+    /// it stay as they are.
     fn fit_behind_slab(&mut self, pending: &PendingRequest) -> Option<BlockLocation> {
-        let own = self.slabs.iter().filter(|(_, slab)| slab.tag.serves(pending.tag));
-        let slabs: Vec<(u32, TileId)> = own.map(|(index, slab)| (index, slab.tile)).collect();
-        slabs.into_iter().find_map(|(slab, tile)| {
-            let tag = self.slabs.get(slab).tag;
-            let end = self.main.get(tile).start + self.slabs.shorten(slab);
-            self.main.shorten(tile, end, tag);
-            self.fit_whole(pending)
-        })
+        let fitting = self
+            .slabs
+            .iter()
+            .filter(|(_, slab)| slab.tag.serves(pending.tag) && self.range_behind(slab).len() >= pending.bytes);
+        let (slab, _) = fitting.min_by_key(|(_, slab)| slab.granule)?;
+        self.shorten_slab(slab);
+        self.fit_whole(pending)
+    }
+
+    /// The range behind the last live block of a slab that is free once the slab ends there.
+    pub(super) fn range_behind(&self, slab: &Slab) -> ByteRange {
+        let (tile, after) = (self.main.get(slab.tile), self.main.tiling().after(slab.tile));
+        let is_free = |after: &&Tile| matches!(after.kind, TileKind::Free(tag) if tag.serves(slab.tag));
+        let free = after.map(|after| self.main.get(after)).filter(is_free);
+        tile.start + slab.slots_used() * class_bytes(slab.class)..free.map_or(tile.end(), Tile::end)
+    }
+
+    /// Ends a slab behind its last live block.
+    pub(super) fn shorten_slab(&mut self, slab: u32) {
+        let &Slab { tile, tag, .. } = self.slabs.get(slab);
+        let end = self.main.get(tile).start + self.slabs.shorten(slab);
+        self.main.shorten(tile, end, tag);
     }
 
     #[inline(never)]

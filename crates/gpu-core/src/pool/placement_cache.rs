@@ -8,8 +8,8 @@
 //!
 //! **Claim.** Let a step begin with the same live blocks at the same addresses as an earlier step
 //! among the last few noted, and make the same requests and frees in the same order; and let
-//! nothing have been unmapped since. Then every block gets the address that it had, no granule is
-//! created, and nothing is mapped or unmapped.
+//! nothing have been unmapped since, and no slab of those live blocks have lost slots. Then every
+//! block gets the address that it had, no granule is created, and nothing is mapped or unmapped.
 //!
 //! *Proof* by induction over the allocations. Before allocation k both steps have the same live
 //! blocks at the same addresses: at the start by assumption, then because the earlier allocations

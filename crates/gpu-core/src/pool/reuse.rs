@@ -19,14 +19,27 @@ impl Pool {
             PlacementKind::Slot => self.reuse_slot(self.main.offset(placement.address)?, pending),
             PlacementKind::Whole => {
                 let start = self.main.offset(placement.address)?;
-                let tile = self.free_at(&(start..start + pending.bytes), pending)?;
-                Some(BlockLocation::Whole(self.main.take(
-                    tile,
-                    start..start + pending.bytes,
-                    TileKind::Live(pending.block),
-                )))
+                let range = start..start + pending.bytes;
+                let tile = match self.free_at(&range, pending) {
+                    Some(tile) => tile,
+                    None => self.free_behind_slab(&range, pending)?,
+                };
+                Some(BlockLocation::Whole(self.main.take(tile, range, TileKind::Live(pending.block))))
             }
         }
+    }
+
+    /// The free tile that holds a range behind the last live block of a slab, which ends there now.
+    #[cold]
+    fn free_behind_slab(&mut self, range: &ByteRange, pending: &PendingRequest) -> Option<TileId> {
+        let slab = self.slabs.in_granule(range.start >> self.main.granule_shift())?;
+        let found = self.slabs.get(slab);
+        let behind = self.range_behind(found);
+        if !found.tag.serves(pending.tag) || range.start < behind.start || behind.end < range.end {
+            return None;
+        }
+        self.shorten_slab(slab);
+        self.free_at(range, pending)
     }
 
     fn reuse_slot(&mut self, start: usize, pending: &PendingRequest) -> Option<BlockLocation> {

@@ -107,7 +107,7 @@ impl Slab {
     }
 
     /// Slots up to the last block that is live.
-    fn slots_used(&self) -> usize {
+    pub(super) fn slots_used(&self) -> usize {
         (0..self.slots).rev().find(|&slot| !self.is_free(slot)).map_or(0, |last| last + 1)
     }
 

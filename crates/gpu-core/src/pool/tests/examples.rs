@@ -84,6 +84,36 @@ fn what_lies_behind_the_blocks_of_a_slab_is_for_any_block_where_there_is_nothing
     }
 }
 
+/// All slabs were cut for a request that fitted behind none.
+#[test]
+fn a_request_that_fits_behind_no_slab_leaves_all_as_they_are() {
+    let mut play = Play::new(2);
+    for bytes in [1, 1000] {
+        play.allocate(Play::request(bytes, 0)).unwrap();
+    }
+    let slots = |play: &Play| -> Vec<usize> { play.pool.slabs.iter().map(|(_, slab)| slab.slots()).collect() };
+    assert_eq!(slots(&play), [GRANULE / 512, GRANULE / 1024]);
+    assert!(play.allocate(Play::request(GRANULE, 0)).is_err());
+    assert_eq!(slots(&play), [GRANULE / 512, GRANULE / 1024]);
+    play.check();
+}
+
+/// The slab of the lowest number was cut, which was another one in each step.
+#[test]
+fn a_block_behind_a_slab_has_the_same_address_in_each_step() {
+    let mut play = Play::new(2);
+    let mut step = || {
+        let blocks = [1, 1000, 3000].map(|bytes| play.allocate(Play::request(bytes, 0)).unwrap());
+        play.check();
+        let addresses = play.addresses();
+        blocks.into_iter().for_each(|block| play.free_block(block));
+        play.pool.step();
+        addresses
+    };
+    let first = step();
+    (0..3).for_each(|_| assert_eq!(step(), first));
+}
+
 #[test]
 fn memory_of_a_busy_stream_waits_for_it() {
     let mut play = Play::new(4);
