@@ -311,8 +311,12 @@ fn largest_batch_of_graphs(
     Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, ..rest })
 }
 
+/// Most nodes whose bars a plan compares, in about a second a timeframe.
+const COMPARED_NODES_MAX: usize = 1 << 22;
+
 /// Most of the windows and bars that a batch of graphs, of up to `nodes` nodes, covers, by
-/// timeframe. Nodes of graphs that follow one another may share bars.
+/// timeframe. Nodes of graphs that follow one another may share bars, which are counted apart in
+/// collections of more than [`COMPARED_NODES_MAX`] nodes.
 fn covered_by_nodes(
     config: &Config,
     samples: &dyn Samples,
@@ -321,8 +325,10 @@ fn covered_by_nodes(
     nodes: usize,
 ) -> Result<Vec<Covered>> {
     let apart = |steps: usize| Covered { windows: nodes, bars: nodes * steps };
-    let slices = shares_bars(samples) && config.model.encoder == Encoder::Recurrent;
-    let Some(series) = slices.then(|| SlicedSeries::new(samples)).transpose()? else {
+    let compares = shares_bars(samples)
+        && config.model.encoder == Encoder::Recurrent
+        && graphs.total_nodes() <= COMPARED_NODES_MAX;
+    let Some(series) = compares.then(|| SlicedSeries::new(samples)).transpose()? else {
         return Ok(steps_of(samples).into_iter().map(apart).collect());
     };
     let pieces = Pieces::new(config, train.len());
