@@ -311,6 +311,62 @@ class Training(InFolder):
         resumed = mb.train(out=out, resume=True, max_steps=step + 1)
         self.assertEqual(resumed.steps, step + 1)
 
+    def test_a_signal_that_would_kill_ends_a_run_with_a_checkpoint(self) -> None:
+        # SIGTERM, which a scheduler sends to a job, killed the process without a checkpoint.
+        code = (
+            "import sys, megabatch as mb\n"
+            "number = int(sys.argv[4])\n"
+            "signal.signal(number, signal.SIG_DFL)\n"
+            "try:\n"
+            "    mb.train(sys.argv[1], model__hidden=4, out=sys.argv[2], max_steps=int(sys.argv[3]),\n"
+            "             on_step=lambda step: print(step.step, flush=True))\n"
+            "finally:\n"
+            "    print(signal.getsignal(number) is signal.SIG_DFL)\n"
+        )
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            out = self.folder / number.name
+            with self.child(code, self.ds.path, out, STEPS_MAX, int(number), returns=128 + number) as child:
+                assert child.stdout is not None
+                self.assertEqual(child.stdout.readline(), "1\n")
+                child.send_signal(number)
+                said = child.stdout.read().split()
+            self.assertEqual(said[-1], "True", "the handler is the default one again")
+            last = int(("1", *said)[-2])
+            saved = max(int(path.name.removeprefix("step-")) for path in out.glob("checkpoints/step-*"))
+            # The signal may come before the callback has printed its step.
+            self.assertIn(saved, (last, last + 1))
+            steps = last + 2
+            resumed = mb.train(out=out, resume=True, max_steps=steps)
+            self.assertEqual(resumed.steps, steps)
+            whole = mb.train(self.ds.path, model__hidden=4, max_steps=steps)
+            for name, values in whole.weights().items():
+                self.assertEqual(values.tobytes(), resumed.weights()[name].tobytes(), name)
+
+    def test_a_signal_that_the_program_handles_or_ignores_is_left_to_it(self) -> None:
+        code = (
+            "import signal, sys, megabatch as mb\n"
+            "heard = []\n"
+            "def hear(number, frame):\n"
+            "    heard.append(signal.Signals(number).name)\n"
+            "signal.signal(signal.SIGTERM, hear)\n"
+            "signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+            "def on_step(step):\n"
+            "    if step.step == 3:\n"
+            "        signal.raise_signal(signal.SIGTERM)\n"
+            "        signal.raise_signal(signal.SIGHUP)\n"
+            "run = mb.train(sys.argv[1], model__hidden=4, max_steps=8, on_step=on_step)\n"
+            "kept = signal.getsignal(signal.SIGTERM) is hear, signal.getsignal(signal.SIGHUP) is signal.SIG_IGN\n"
+            "print(run.steps, *heard, *kept)\n"
+        )
+        self.assertEqual(self.python(code, self.ds.path), "8 SIGTERM True True\n")
+
+    def test_another_thread_than_the_main_one_trains(self) -> None:
+        runs: list[mb.Run] = []
+        thread = threading.Thread(target=lambda: runs.append(self.run_of()), daemon=True)
+        thread.start()
+        thread.join(CHILD_SECONDS_MAX)
+        self.assertEqual([run.steps for run in runs], [8])
+
     def test_other_threads_go_on_meanwhile(self) -> None:
         counted = 0
         done = threading.Event()

@@ -34,6 +34,7 @@ from ._settings_types import (
     ShortSettings,
     TrainingSettings,
 )
+from ._signals import exit_on_signals
 from ._tabular import Tabular
 from ._wording import in_python
 from .dataset import Dataset, StrPath, _Temporary
@@ -287,8 +288,9 @@ def train(
 
     Settings are given as to `plan`, and `help(mb.Settings)` lists them. Without `out`, the folder of the run goes with
     the run. `on_step` sees each step and may end the run with `step.stop()`; if it raises, the run saves a checkpoint
-    and ends, and the exception comes through. So it does for Ctrl-C. `resume=True` goes on with the run in `out`, and
-    needs no data. `init` are weights to begin with: a run or its folder, or what `import_weights` takes.
+    and ends, and the exception comes through. So it does for Ctrl-C, and in the main thread for SIGTERM and SIGHUP, which
+    raise `SystemExit` unless the program handles or ignores them. `resume=True` goes on with the run in `out`, and needs
+    no data. `init` are weights to begin with: a run or its folder, or what `import_weights` takes.
 
     Under `mpirun python`, all processes train one model, to the weights of one process; `out` is the same folder for
     all. `distributed` is `auto`, `mpi` or `off`, or settings of the section. Without an MPI library, `mpi` raises
@@ -321,7 +323,7 @@ def train(
             f'mb.ingest(…, out="series.h5"), to evaluate or resume the run later',
         )
     try:
-        with _weights.told_as("init", init, file):
+        with exit_on_signals(), _weights.told_as("init", init, file):
             answer = _megabatch.train(call)
     except KeyboardInterrupt as interrupt:
         _say_what_stays(interrupt, folder, keeps is None)
