@@ -7,7 +7,8 @@ use crate::stage::Stage;
 
 const WINDOW: usize = 4 * 3;
 
-const TRAIN: &str = "train --data windows.h5 --max-steps 1 --set model.hidden=4 --set data.purge=5m";
+const TRAIN: &str = "train --data windows.h5 --max-steps 1 --set model.hidden=4 --set data.purge=5m \
+                     --set gpu_optimization.batch_size=16";
 
 /// An infinite feature of the test gave a finite RMSE, a NaN no error at all, one of the validation
 /// no best step, and one of training three rollbacks.
