@@ -235,21 +235,6 @@ pub enum Error {
         name: String,
     },
 
-    /// Values are NaN or infinite, and [`NonFinite::Fail`](crate::NonFinite::Fail) was asked for.
-    #[error(
-        "{path}: {object}{index:?}: NaN or infinite, as {count} values of this request are; drop or repair such rows where the file is made"
-    )]
-    NotFinite {
-        /// The file.
-        path: PathBuf,
-        /// The dataset.
-        object: String,
-        /// The first of them, by axis.
-        index: Vec<usize>,
-        /// Number of values in the request.
-        count: u64,
-    },
-
     /// Rows of a dataset could not be read while they were needed.
     #[error("{object}: rows {first} to {last}: {source}")]
     Rows {

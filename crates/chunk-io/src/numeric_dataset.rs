@@ -69,6 +69,8 @@ pub(crate) struct NumericDataset {
 pub(crate) enum AllowedNumbers {
     /// Finite ones, in columns of these names.
     Finite(Arc<[String]>),
+    /// Finite ones, in windows whose rows have this many features.
+    FiniteInWindows(usize),
     /// Finite ones and NaN.
     FiniteOrNan,
 }
@@ -82,6 +84,11 @@ impl AllowedNumbers {
                 let fix = format!("correct or drop the bars that {name} is made of, or leave the feature out");
                 Some(["finite features".to_owned(), format!("{value} for {name}"), fix])
             }
+            AllowedNumbers::FiniteInWindows(features) if !value.is_finite() => Some([
+                "a sample of finite features".to_owned(),
+                format!("{value} for feature_{} in row {} of its window", column % features, column / features),
+                "leave the sample out or fill the gap before the file is written".to_owned(),
+            ]),
             AllowedNumbers::FiniteOrNan if value.is_infinite() => Some([
                 "finite numbers, or NaN for a target that is not known".to_owned(),
                 format!("{value} for target {column}"),
@@ -283,17 +290,22 @@ impl NumericDataset {
         scope: &Scope,
     ) -> Result<ReadCost> {
         let mut done = self.read_unverified_f32(stop, rows, out, scope)?;
+        // The threads that read have looked at each number already.
+        let is_finite = self.reading.options.non_finite == NonFinite::Fail && done.found.first.is_none();
+        let is_suspicious = self.allowed.is_some() && !is_finite;
         let mut left = &*out;
-        for run in rows.runs().filter(|_| self.checksums.is_some() || self.allowed.is_some()) {
+        for run in rows.runs().filter(|_| self.checksums.is_some() || is_suspicious) {
             let (part, rest) = left.split_at(run.len() * self.row_len());
             self.require_undamaged(run.start, part, |rows, out| {
                 done.cost += self.read_unverified_f32(stop, &RowSelection::Range(rows), out, scope)?.cost;
                 Ok(())
             })?;
-            self.require_allowed(run.start, part)?;
+            if is_suspicious {
+                self.require_allowed(run.start, part)?;
+            }
             left = rest;
         }
-        self.report(done.found)?;
+        self.note_non_finite(done.found);
         Ok(done.cost)
     }
 
@@ -384,16 +396,12 @@ impl NumericDataset {
         Error::Rows { object: self.object.clone(), first, last, source: Box::new(source) }
     }
 
-    /// Counts values that are not finite; an error if the options refuse them.
-    fn report(&self, found: NonFiniteCount) -> Result<()> {
-        let Some(first) = found.first else { return Ok(()) };
-        let index = index_of(first, &self.shape);
-        if self.reading.options.non_finite == NonFinite::Fail {
-            let (path, object) = (self.path.clone(), self.object.clone());
-            return Err(Error::NotFinite { path, object, index, count: found.count });
+    /// Counts values that are not finite.
+    fn note_non_finite(&self, found: NonFiniteCount) {
+        if let Some(first) = found.first {
+            let index = index_of(first, &self.shape);
+            self.reading.note_non_finite(&NonFiniteFound { count: found.count, dataset: self.object.clone(), index });
         }
-        self.reading.note_non_finite(&NonFiniteFound { count: found.count, dataset: self.object.clone(), index });
-        Ok(())
     }
 
     /// The list, which has at most `rows_max` entries.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::listed;
-use megabatch_chunk_io::{AttributeValue, Source};
+use megabatch_chunk_io::{AttributeValue, NonFinite, Source};
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{Model, ModelConfig, SampleShape};
 use megabatch_nn_cpu::Compute;
@@ -147,7 +147,7 @@ impl Trained {
         let device = Device::cpu();
         let is_own_data = is_own_data(&config, data);
         let path = own_data_path(&folder, &config, data)?;
-        let mut data = Data::open(&path, &config, &device, host)?;
+        let mut data = Data::open(&path, &config, &device, NonFinite::Fail, host)?;
         hold_what_fits(&mut data, &config, free_memory_bytes(&device))?;
         require_same_meaning(&folder, &data)?;
         let change = change(&folder, &data, host)?;

@@ -1,6 +1,6 @@
 use serde::Serialize;
 
-/// Treatment of NaN and infinities in samples, features and targets alike.
+/// Treatment of NaN and infinities in samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NonFinite {
@@ -11,7 +11,8 @@ pub enum NonFinite {
     Count,
     /// Replaced by 0, and counted.
     Zero,
-    /// An error that names the first.
+    /// An error that names the first feature that is NaN or infinite, or target that is infinite. A
+    /// target that is not known is NaN, and is returned.
     Fail,
 }
 

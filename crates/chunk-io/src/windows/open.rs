@@ -4,7 +4,8 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use crate::error::{Error, LayoutFault, Result};
 use crate::file::InputFile;
-use crate::numeric_dataset::{ElementKind, Expect, NumericDataset};
+use crate::numeric_dataset::{AllowedNumbers, ElementKind, Expect, NumericDataset};
+use crate::read::NonFinite;
 use crate::shape::{Shape, TimeframeShape};
 use crate::spans::{LABEL_END, REACH, SpanTimes, TimeUnit, horizon_bars};
 use crate::text::AttributeValue;
@@ -48,15 +49,21 @@ impl WindowsFile {
     }
 
     pub(crate) fn from_file(file: InputFile, scope: &Scope) -> Result<Self> {
-        let named = open_features(&file)?;
+        let mut named = open_features(&file)?;
         let samples = named[0].1.rows();
         for (_, table) in &named {
             table.require_rows(samples, &named[0].1.object)?;
             table.require_elements()?;
         }
-        let targets = open_targets(&file)?;
+        let mut targets = open_targets(&file)?;
         targets.require_rows(samples, &named[0].1.object)?;
         targets.require_elements()?;
+        if file.reading.options.non_finite == NonFinite::Fail {
+            for (_, table) in &mut named {
+                table.allow(AllowedNumbers::FiniteInWindows(table.shape[2]));
+            }
+            targets.allow(AllowedNumbers::FiniteOrNan);
+        }
         let timestamps = if file.has_dataset("/timestamps") {
             let table = file.table("/timestamps", &TIMESTAMPS)?;
             table.require_rows(samples, &named[0].1.object)?;

@@ -159,15 +159,20 @@ fn values_that_are_not_finite_are_passed_counted_zeroed_or_refused() {
         assert_eq!(found.unwrap().index, [9, 0, 0]);
         assert_eq!((block.features[0][6], block.features[0][7], block.features[0][11 * 6 + 3]), (0.0, 1.0, 0.0));
 
-        let message = read(NonFinite::Fail, 0..20).unwrap_err().to_string();
-        assert!(message.contains("/features[7, 2, 1]: NaN or infinite, as 3 values of this request are"), "{message}");
-        let message = read(NonFinite::Fail, 0..6).unwrap_err().to_string();
-        assert!(message.contains("/targets[3, 0]: NaN or infinite, as 1 values"), "{message}");
-        assert!(read(NonFinite::Fail, 4..7).unwrap().1.is_none());
+        for (samples, index, found) in
+            [(0..20, 7, "NaN for feature_1 in row 2"), (8..20, 9, "inf for feature_0 in row 0")]
+        {
+            let message = read(NonFinite::Fail, samples).unwrap_err().to_string();
+            let expected =
+                format!("/features[{index}]: expected a sample of finite features, found {found} of its window");
+            assert!(message.contains(&expected), "{message}");
+        }
+        let (block, found) = read(NonFinite::Fail, 0..7).unwrap();
+        assert!(found.unwrap().dataset == "/targets" && block.targets[3].is_nan());
     }
     let held = SourceOptions { resident_bytes_max: 1 << 20, non_finite: NonFinite::Fail, ..FROM_FILE };
     let error = Source::open_with(&path, &Device::cpu().scope("data"), held).unwrap_err();
-    assert!(matches!(error, Error::NotFinite { .. }), "{error}");
+    assert!(matches!(error, Error::Invalid { .. }), "{error}");
 }
 
 #[test]

@@ -396,7 +396,7 @@ fn restrict(graph: &StoredGraph<'_>, attributes: &[f32], rows: &[Option<u32>]) -
 
 #[cfg(test)]
 mod tests {
-    use megabatch_chunk_io::{Instruments, Series, SeriesTimeframe, WriteOptions, write_series};
+    use megabatch_chunk_io::{Instruments, NonFinite, Series, SeriesTimeframe, WriteOptions, write_series};
     use megabatch_gpu_core::Device;
     use megabatch_graph_cache::{BuildOptions, Builder, Graph, Identity, Schema, build_cached, unwatched};
 
@@ -476,7 +476,7 @@ mod tests {
         let path = folder.join(format!("{names:?} {known_days:?}.mbg"));
         build_cached(&path, &given, &BuildOptions::default(), &mut unwatched)?;
         let host = Host::silent();
-        let source = SourceSamples::open_with_index(&folder.join("bars.h5"), &Device::cpu(), &host)?;
+        let source = SourceSamples::open_with_index(&folder.join("bars.h5"), &Device::cpu(), NonFinite::Fail, &host)?;
         CrossSections::join(source, &path, &Config::load(None, &[], &[])?, &host)
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use megabatch_chunk_io::{Layout, SeriesSource, Shape, Source};
+use megabatch_chunk_io::{Layout, NonFinite, SeriesSource, Shape, Source};
 use megabatch_gpu_core::Device;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::model::{Encoder, Readout};
@@ -34,12 +34,19 @@ pub(crate) enum Data {
 impl Data {
     /// Opens `path`, and the graphs that `config` has for it. Samples stay in their file, but for
     /// the index of a series that graphs join. A series that was verified, as the host's cache
-    /// folder says, is not checked again.
+    /// folder says, is not checked again. Windows that are read are checked by the rule
+    /// `non_finite`.
     ///
     /// # Errors
     /// Errors of the files; a usage failure where the graphs do not belong to the data; a cancelled
     /// one where the host ends the check.
-    pub(crate) fn open(path: &Path, config: &Config, device: &Device, host: &Host<'_>) -> Result<Self> {
+    pub(crate) fn open(
+        path: &Path,
+        config: &Config,
+        device: &Device,
+        non_finite: NonFinite,
+        host: &Host<'_>,
+    ) -> Result<Self> {
         let graph = config.get(&config::model::GRAPH);
         if is_graphs(path) {
             return match graph {
@@ -52,9 +59,9 @@ impl Data {
             };
         }
         match graph {
-            None => Ok(Data::Samples(SourceSamples::open_in_file(path, device, host)?)),
+            None => Ok(Data::Samples(SourceSamples::open_in_file(path, device, non_finite, host)?)),
             Some(graph) => {
-                let source = SourceSamples::open_with_index(path, device, host)?;
+                let source = SourceSamples::open_with_index(path, device, non_finite, host)?;
                 Ok(Data::CrossSections(CrossSections::join(source, &graph, config, host)?))
             }
         }

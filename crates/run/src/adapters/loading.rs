@@ -104,17 +104,19 @@ mod tests {
     use std::ops::ControlFlow;
     use std::path::Path;
 
-    use megabatch_chunk_io::{SampleBlock, TimeframeShape, WindowsHeader, WriteOptions, write_windows};
+    use megabatch_chunk_io::{NonFinite, SampleBlock, TimeframeShape, WindowsHeader, WriteOptions, write_windows};
     use megabatch_nn::model::ModelConfig;
     use megabatch_trainer::{Config, Event, Run, SampleRanges, Samples as _, Trainer};
 
     use super::*;
     use crate::adapters::samples::SourceSamples;
+    use crate::error::Kind;
+    use crate::host::Host;
 
     const SAMPLES: usize = 90;
 
-    /// Windows of two timeframes that are waves.
-    fn write(path: &Path) {
+    /// Windows of two timeframes that are waves, which `change` changes.
+    fn write(path: &Path, change: impl FnOnce(&mut SampleBlock)) {
         let timeframe = |name: &str, steps| TimeframeShape { name: Some(name.to_owned()), steps, features: 3 };
         let shape = Shape { samples: SAMPLES, timeframes: vec![timeframe("M1", 7), timeframe("H1", 4)], horizons: 2 };
         let mut block = SampleBlock::zeros(&shape, SAMPLES);
@@ -122,6 +124,7 @@ mod tests {
         for (k, table) in tables.enumerate() {
             table.iter_mut().enumerate().for_each(|(i, x)| *x = (i as f32 * (0.3 + k as f32)).sin());
         }
+        change(&mut block);
         let header = WindowsHeader { shape: &shape, sample_times: None, attributes: &BTreeMap::new() };
         let written: Result<(), megabatch_chunk_io::Error> =
             write_windows(path, &header, &WriteOptions::default(), |writer| writer.push(&block));
@@ -130,7 +133,7 @@ mod tests {
 
     /// Trains for two epochs and validates: the weights, the loss of each step and of each
     /// validation, the bytes read, and the peak of the chunks' memory.
-    fn train(samples: &SourceSamples, device: &Device) -> (Vec<u32>, Vec<f64>, u64, usize) {
+    fn train(samples: &SourceSamples, device: &Device) -> megabatch_trainer::Result<(Vec<u32>, Vec<f64>, u64, usize)> {
         let config = Config {
             model: ModelConfig { hidden: 4, layers: 1, ..ModelConfig::default() },
             batch_size: 8,
@@ -140,7 +143,7 @@ mod tests {
         };
         let (train, validation) = (SampleRanges::from(0..70), SampleRanges::from(70..SAMPLES));
         let run = Run { samples, train: &train, validation: &validation, checkpoints: None };
-        let mut trainer = Trainer::new(device, config, samples.shape().clone()).unwrap();
+        let mut trainer = Trainer::new(device, config, samples.shape().clone())?;
         let (mut losses, mut bytes_read) = (Vec::new(), 0);
         let mut observe = |event: Event<'_>| {
             match event {
@@ -153,26 +156,26 @@ mod tests {
             }
             ControlFlow::Continue(())
         };
-        trainer.train(&run, &mut observe).unwrap();
+        trainer.train(&run, &mut observe)?;
         let bits = trainer.parameters().values().iter().map(|x| x.to_bits()).collect();
-        (bits, losses, bytes_read, device.scope("data/chunks").usage().allocated_bytes_peak)
+        Ok((bits, losses, bytes_read, device.scope("data/chunks").usage().allocated_bytes_peak))
     }
 
     #[test]
     fn windows_that_pass_in_chunks_train_the_model_that_resident_ones_train() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("windows.h5");
-        write(&path);
+        write(&path, |_| ());
         let sample_bytes = (7 * 3 + 4 * 3 + 2) * size_of::<f32>();
         let device = Device::cpu();
         let resident = SourceSamples::open(&path, &device, usize::MAX).unwrap();
-        let (bits, losses, bytes_read, peak) = train(&resident, &device);
+        let (bits, losses, bytes_read, peak) = train(&resident, &device).unwrap();
         assert_eq!((bytes_read, peak), (0, 0));
         for (chunk_samples, validation_samples) in [(8, 8), (24, 16), (64, 16)] {
             let device = Device::cpu();
             let mut passing = SourceSamples::open(&path, &device, 0).unwrap();
             passing.load_in_chunks_of(chunk_samples, 8, None);
-            let (passing_bits, passing_losses, bytes_read, peak) = train(&passing, &device);
+            let (passing_bits, passing_losses, bytes_read, peak) = train(&passing, &device).unwrap();
             assert_eq!(passing_bits, bits, "chunks of {chunk_samples}");
             assert_eq!(passing_losses, losses);
             assert!(bytes_read > 0);
@@ -180,6 +183,31 @@ mod tests {
             let validation = if validation_samples == 8 { 16 } else { 20 };
             assert_eq!(peak, (2 * chunk_samples + validation) * sample_bytes);
             assert_eq!(passing.chunks.loaders.load(Relaxed), 0);
+        }
+    }
+
+    /// A NaN of a window that passes in chunks counted as divergence of the model.
+    #[test]
+    fn numbers_that_are_not_finite_end_training_where_they_are_read() {
+        for (sample, is_target) in [(3, false), (75, false), (75, true)] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("windows.h5");
+            write(&path, |block| match is_target {
+                false => block.features[1][sample * 12 + 4] = f32::NAN,
+                true => block.targets[sample * 2] = f32::INFINITY,
+            });
+            let device = Device::cpu();
+            let mut passing = SourceSamples::open_in_file(&path, &device, NonFinite::Fail, &Host::silent()).unwrap();
+            passing.load_in_chunks_of(24, 8, None);
+            let error = crate::error::Error::from(train(&passing, &device).unwrap_err());
+            let place = match is_target {
+                false => format!(
+                    "/features/H1[{sample}]: expected a sample of finite features, found NaN for feature_1 in row 1"
+                ),
+                true => format!("/targets[{sample}]: expected finite numbers"),
+            };
+            assert!(error.to_string().contains(&place), "{error}");
+            assert_eq!(error.kind(), Kind::Data);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use megabatch_chunk_io::{
-    Layout, SampleBlock, SampleSlices, SeriesColumn, SeriesFile, SeriesSource, SeriesTimeframeFile, Shape, Source,
-    SourceOptions, is_fingerprint_of_blocks,
+    Layout, NonFinite, SampleBlock, SampleSlices, SeriesColumn, SeriesFile, SeriesSource, SeriesTimeframeFile, Shape,
+    Source, SourceOptions, is_fingerprint_of_blocks,
 };
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::{Series, SeriesView};
@@ -70,9 +70,10 @@ impl SourceSamples {
     }
 
     /// Opens `path`; bars, windows and targets are read when they are asked for. A series that was
-    /// verified, as its mark or the host's cache folder says, is not checked again.
-    pub(crate) fn open_in_file(path: &Path, device: &Device, host: &Host<'_>) -> Result<Self> {
-        let samples = Self::open_unchecked(path, device, host)?;
+    /// verified, as its mark or the host's cache folder says, is not checked again; windows are
+    /// checked by the rule `non_finite` whenever they are read.
+    pub(crate) fn open_in_file(path: &Path, device: &Device, non_finite: NonFinite, host: &Host<'_>) -> Result<Self> {
+        let samples = Self::open_unchecked(path, device, non_finite, host)?;
         let is_unverified = samples.verified.is_none() && samples.marked_fingerprint().is_none();
         if let Some(series) = samples.source.series().filter(|_| is_unverified) {
             let file = series.file();
@@ -84,19 +85,25 @@ impl SourceSamples {
 
     /// Opens `path` as [`SourceSamples::open_in_file`] does; the index of a series is read into
     /// memory, and checked there.
-    pub(crate) fn open_with_index(path: &Path, device: &Device, host: &Host<'_>) -> Result<Self> {
-        let samples = Self::open_unchecked(path, device, host)?;
+    pub(crate) fn open_with_index(
+        path: &Path,
+        device: &Device,
+        non_finite: NonFinite,
+        host: &Host<'_>,
+    ) -> Result<Self> {
+        let samples = Self::open_unchecked(path, device, non_finite, host)?;
         samples.source.series().map_or(Ok(()), |series| series.file().load_index())?;
         Ok(samples)
     }
 
-    fn open_unchecked(path: &Path, device: &Device, host: &Host<'_>) -> Result<Self> {
+    fn open_unchecked(path: &Path, device: &Device, non_finite: NonFinite, host: &Host<'_>) -> Result<Self> {
         let verified = VerifiedFiles::below(host.cache_folder.as_deref());
         let (state, fingerprint) = verified.look_up(path);
         let options = SourceOptions {
             resident_bytes_max: 0,
             series_cache_bytes: Some(0),
             is_checked: true,
+            non_finite,
             ..SourceOptions::default()
         };
         let samples = Self::open_with(path, device, options)?;
@@ -457,7 +464,7 @@ mod tests {
         remove_mark(&path).unwrap();
         let watched = Watched::default();
         let host = Host { observer: &watched, ..Host::silent() };
-        let samples = SourceSamples::open_in_file(&path, &Device::cpu(), &host).unwrap();
+        let samples = SourceSamples::open_in_file(&path, &Device::cpu(), NonFinite::Fail, &host).unwrap();
         let fingerprint = samples.fingerprint(&host).unwrap();
         let works = watched.0.lock().unwrap().clone();
         assert_eq!(works.iter().map(|(label, ..)| label.as_str()).collect::<Vec<_>>(), ["check", "fingerprint"]);
@@ -468,7 +475,7 @@ mod tests {
         for looks in [0, 1, 3] {
             let cancel = EndsAfter(AtomicUsize::new(looks));
             let host = Host { cancel: &cancel, ..Host::silent() };
-            let opened = SourceSamples::open_in_file(&path, &Device::cpu(), &host);
+            let opened = SourceSamples::open_in_file(&path, &Device::cpu(), NonFinite::Fail, &host);
             assert_eq!(opened.err().unwrap().kind(), Kind::Cancelled, "{looks} looks");
             cancel.0.store(looks, Relaxed);
             assert_eq!(samples.fingerprint(&host).unwrap_err().kind(), Kind::Cancelled, "{looks} looks");
@@ -485,8 +492,8 @@ mod tests {
         let watched = Watched::default();
         let host = Host { observer: &watched, ..Host::silent() };
         let labels = || watched.0.lock().unwrap().drain(..).map(|(label, ..)| label).collect::<Vec<_>>();
-        let [marked, unmarked] =
-            [&marked, &unmarked].map(|path| SourceSamples::open_in_file(path, &Device::cpu(), &host).unwrap());
+        let [marked, unmarked] = [&marked, &unmarked]
+            .map(|path| SourceSamples::open_in_file(path, &Device::cpu(), NonFinite::Fail, &host).unwrap());
         assert_eq!(labels(), ["check"]);
         let block_fingerprint = marked.fingerprint(&host).unwrap();
         assert_eq!(

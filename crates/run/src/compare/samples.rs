@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use megabatch_chunk_io::is_fingerprint_of_blocks;
+use megabatch_chunk_io::{NonFinite, is_fingerprint_of_blocks};
 use megabatch_gpu_core::Device;
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ impl RunSamples {
     fn complete(&mut self, wanted: &str, host: &Host<'_>) -> Result<()> {
         let Some(kept) = self.fingerprints.any() else { return Ok(()) };
         let compute = || {
-            let samples = SourceSamples::open_in_file(&self.path, &Device::cpu(), host)?;
+            let samples = SourceSamples::open_in_file(&self.path, &Device::cpu(), NonFinite::Fail, host)?;
             let is_as_it_was = samples.fingerprint_like(kept, host)? == kept;
             is_as_it_was.then(|| samples.fingerprint_like(wanted, host)).transpose()
         };

@@ -1,6 +1,6 @@
 use std::num::NonZeroUsize;
 
-use megabatch_chunk_io::remove_mark;
+use megabatch_chunk_io::{NonFinite, remove_mark};
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{GraphConfig, ModelConfig};
 
@@ -228,7 +228,7 @@ fn data_with_a_mark_and_without_are_the_same_where_their_numbers_are() {
         remove_mark(path).unwrap();
     }
     let plan = |path: &Path| {
-        let samples = SourceSamples::open_in_file(path, &Device::cpu(), &Host::silent()).unwrap();
+        let samples = SourceSamples::open_in_file(path, &Device::cpu(), NonFinite::Fail, &Host::silent()).unwrap();
         let fingerprint = samples.fingerprint(&Host::silent()).unwrap();
         let mut plan = side("run", &fingerprint, 1.0).plan;
         plan["data"]["path"] = json!(path);

@@ -7,7 +7,7 @@ mod gather;
 use std::path::Path;
 use std::sync::Arc;
 
-use megabatch_chunk_io::{AttributeValue, Scaler, Source};
+use megabatch_chunk_io::{AttributeValue, NonFinite, Scaler, Source};
 use megabatch_gpu_core::Device;
 use megabatch_nn::graph::Graphs;
 use serde::Serialize;
@@ -111,13 +111,14 @@ pub struct Partition {
 }
 
 impl Dataset {
-    /// Opens the file at `path`, whichever its layout.
+    /// Opens the file at `path`, whichever its layout. Numbers of a windows file that are not finite
+    /// are given as they are: whoever takes them may leave such samples out.
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) for a file that cannot be read.
     pub fn open(path: &Path, windows: WindowsAt) -> Result<Self> {
         let config = SettingSources::default().load(&[])?;
-        let mut data = Data::open(path, &config, &Device::cpu(), &Host::silent())?;
+        let mut data = Data::open(path, &config, &Device::cpu(), NonFinite::Pass, &Host::silent())?;
         // A series is always in memory, windows where they are asked for.
         if windows == WindowsAt::Memory || !data.is_windows() {
             data.hold()?;

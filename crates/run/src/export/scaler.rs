@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use megabatch_chunk_io::{Scaler, SeriesFile};
+use megabatch_chunk_io::{NonFinite, Scaler, SeriesFile};
 use megabatch_gpu_core::Device;
 use megabatch_nn::model::{Model, Timeframe};
 
@@ -26,7 +26,7 @@ pub(super) struct Origin<'a> {
 pub(super) fn scalers(folder: &RunFolder, model: &Model, origin: Origin<'_>, host: &Host<'_>) -> Result<Vec<Scaling>> {
     let config = folder.config(&[])?;
     let path = own_data_path(folder, &config, origin.data)?;
-    let data = Data::open(&path, &config, &Device::cpu(), host)?;
+    let data = Data::open(&path, &config, &Device::cpu(), NonFinite::Fail, host)?;
     require_same_meaning(folder, &data)?;
     if let Some(change) = change(folder, &data, host)?.filter(|_| origin.data.is_none()) {
         host.observer.note(&change);

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::listed;
-use megabatch_chunk_io::{Series, WriteOptions, write_series};
+use megabatch_chunk_io::{NonFinite, Series, WriteOptions, write_series};
 use megabatch_gpu_core::Device;
 use tempfile::TempDir;
 
@@ -55,7 +55,7 @@ impl LatestSamples {
                 "graphs have no bars after their samples; write the graphs to predict to a file of their own, which `megabatch predict --data FILE` predicts",
             );
         }
-        let samples = SourceSamples::open_in_file(&data, &Device::cpu(), host)?;
+        let samples = SourceSamples::open_in_file(&data, &Device::cpu(), NonFinite::Fail, host)?;
         let Some(series) = samples.source().series() else {
             return refuse("windows have no bars after their samples; `megabatch ingest` makes a series, which has");
         };

@@ -9,7 +9,7 @@ pub(crate) mod splits;
 use std::path::{Path, PathBuf};
 
 use megabatch_chunk_io::{
-    CacheBounds, ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadBy, Residence, SeriesSource, Source,
+    CacheBounds, ChunkPlan, Filling, MemoryShortage, NonFinite, PlanRequest, ReadBy, Residence, SeriesSource, Source,
     StoredDataset,
 };
 use megabatch_gpu_core::Device;
@@ -332,7 +332,7 @@ impl TrainingSetup {
         device.set_budget_bytes(Some(memory_bytes));
         let path = data_path(&config, request.data)?;
         let not_even_data = |error| not_even_data(error, memory_bytes);
-        let mut data = Data::open(&path, &config, &device, request.host).map_err(not_even_data)?;
+        let mut data = Data::open(&path, &config, &device, NonFinite::Fail, request.host).map_err(not_even_data)?;
         let split = data.split(&config)?;
         if config.get(&config::training::LOSS).is_none() && config.get(&config::training::TASKS).is_none() {
             config.set_word(&config::training::LOSS, data.default_loss());

@@ -24,7 +24,6 @@ struct Case {
 
 const USAGE: i32 = 2;
 const DATA: i32 = 3;
-const NUMERIC: i32 = 5;
 const DEVICE: i32 = 6;
 
 fn check(cases: &[Case]) {
