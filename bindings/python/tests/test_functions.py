@@ -181,7 +181,7 @@ class Functions(InFolder):
         whole = mb.ingest(frame, **options)
         with self.assertRaisesRegex(
             mb.ConfigError,
-            r"the features strength, flow3 and the targets up are columns of functions, .*"
+            r"the features strength, flow3 and the targets up are columns of functions: give these in Python, "
             r"as dataset\.append\(bars, features=\[function\], target=function\)$",
         ):
             ds.append(frame[8900:])
@@ -296,7 +296,7 @@ class Functions(InFolder):
             mb.leak(ds, samples=2, features=change)
         missing = r"features of DXY, another instrument, .* as dataset\.append\(bars, features=\[function\], context={"
         with self.assertRaisesRegex(mb.ConfigError, missing):
-            ds.append(frame)
+            ds.append(frame[-9:].assign(time=frame["time"][-9:] + pandas.Timedelta("1D")))
         twice = dollar.assign(time=dollar["time"].where(dollar.index != 5, dollar["time"].iloc[4]))
         with self.assertRaisesRegex(mb.DataError, "^context DXY: row 5 of the frame: duplicate timestamp") as caught:
             mb.ingest(frame, **{**options, "context": {"DXY": twice}})

@@ -111,8 +111,8 @@ pub struct Partition {
 }
 
 impl Dataset {
-    /// Opens the file at `path`, whichever its layout. Numbers of a windows file that are not finite
-    /// are given as they are: whoever takes them may leave such samples out.
+    /// Opens the file at `path`, whichever its layout. Numbers of a windows file that are not
+    /// finite are given as they are: whoever takes them may leave such samples out.
     ///
     /// # Errors
     /// [`Kind::Data`](crate::Kind::Data) for a file that cannot be read.

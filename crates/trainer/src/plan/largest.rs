@@ -297,7 +297,7 @@ fn largest_batch_of_graphs(
     let in_training = GraphBatchSizes::in_training(config, graphs, train);
     let in_validation = GraphBatchSizes::in_validation(config, graphs, validation);
     let GraphBatchSizes { nodes, edges } = in_training.max(in_validation);
-    let covered = covered_by_nodes(config, samples, graphs, [train, validation], nodes)?;
+    let covered = covered_by_nodes(config, samples, graphs, train, validation, nodes)?;
     let (windows, bars) = covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
     let series = resident_series(samples).map(|view| series_rows(&view, shape));
     let graphs = Some(LargestGraphs {
@@ -321,7 +321,8 @@ fn covered_by_nodes(
     config: &Config,
     samples: &dyn Samples,
     graphs: &dyn Graphs,
-    [train, validation]: [&SampleRanges; 2],
+    train: &SampleRanges,
+    validation: &SampleRanges,
     nodes: usize,
 ) -> Result<Vec<Covered>> {
     let apart = |steps: usize| Covered { windows: nodes, bars: nodes * steps };

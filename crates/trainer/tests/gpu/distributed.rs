@@ -203,7 +203,7 @@ fn ranks_that_are_left_go_on() {
 }
 
 /// The peak that each of two ranks takes of its GPU.
-fn peaks_of_two(config: &Config, samples: &dyn Samples, [train, validation]: [&SampleRanges; 2]) -> Vec<usize> {
+fn peaks_of_two(config: &Config, samples: &dyn Samples, train: &SampleRanges, validation: &SampleRanges) -> Vec<usize> {
     ThreadPeers::run(2, &Faults::default(), |peers| {
         // A ledger of its own.
         let gpu = Device::select("cuda:0").unwrap();
@@ -222,7 +222,7 @@ fn ranks_take_what_was_planned_of_their_shares() {
     let (samples, config) = (windows(), Config { max_steps: Some(4), ..shared(&config(Precision::Fp32, 2)) });
     let (train, validation) = (SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
     let planned = |ranks| GpuFootprint::new(&config, &samples, &train, &validation, ranks).unwrap().total_bytes();
-    let taken = peaks_of_two(&config, &samples, [&train, &validation]);
+    let taken = peaks_of_two(&config, &samples, &train, &validation);
     // Blocks of 32 and 8 samples.
     assert_eq!(taken[0], planned(2));
     assert!(taken[1] < taken[0] && planned(2) < planned(1), "{taken:?}, and {} alone", planned(1));
@@ -236,7 +236,7 @@ fn ranks_take_what_was_planned_of_the_bars_of_their_validation() {
     let (samples, config) = (series(), Config { max_steps: Some(2), run_length: Some(1000), ..base });
     let (train, validation) = (SampleRanges::from(0..40), SampleRanges::from(20..60));
     let planned = GpuFootprint::new(&config, &samples, &train, &validation, 2).unwrap().total_bytes();
-    let taken = peaks_of_two(&config, &samples, [&train, &validation])[0];
+    let taken = peaks_of_two(&config, &samples, &train, &validation)[0];
     assert!(taken <= planned && taken as f64 > 0.97 * planned as f64, "{taken} of {planned}");
 }
 
