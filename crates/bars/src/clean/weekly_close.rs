@@ -93,13 +93,15 @@ impl WeekEnds {
     }
 
     /// Adds the pause between two bars, whose stamps are `close_delay_ns` before their closes, if
-    /// it is a weekend; true if it is.
+    /// it is a weekend; true if it is. A week that a holiday ended early shows no clock and is left
+    /// out.
     pub(crate) fn add_pause(&mut self, last_ns: i64, next_ns: i64, close_delay_ns: i64) -> bool {
         let close_ns = last_ns + close_delay_ns;
         let open_ns = next_ns + close_delay_ns - self.base.duration_ns();
         let pause = Gap { from: close_ns, to: open_ns };
         let is_weekend = (DAY_NS..=WEEKEND_NS_MAX).contains(&pause.duration_ns()) && pause.spans_a_saturday_noon();
-        if is_weekend {
+        let is_early = pause.duration_ns() > ORDINARY_NS_MAX && pause.begins_on_a_holiday();
+        if is_weekend && !is_early {
             self.weekends.push(Weekend { close_ns, open_ns });
         }
         is_weekend
@@ -409,6 +411,21 @@ mod tests {
         ends
     }
 
+    /// Weeks of minutes that close on these days of December 2020 and January 2021, counted from
+    /// Friday 2020-12-11, at 17:00 in New York.
+    fn weeks_of_a_winter(zone: &str, closing_days: &[i64]) -> WeekEnds {
+        const FRIDAY_2020_NS: i64 = 18_607 * DAY_NS;
+        let (new_york, written_by) = (new_york(), zone_named(zone));
+        let mut ends = WeekEnds::new(Timeframe::M1);
+        for day in closing_days {
+            let sunday = day.div_euclid(7) * 7 + if day.rem_euclid(7) == 6 { 9 } else { 2 };
+            let wall = |day: i64| written_by.wall_ns(new_york.utc_ns(FRIDAY_2020_NS + day * DAY_NS + 17 * HOUR_NS));
+            let stamps = [wall(*day) - MINUTE_NS, wall(sunday)];
+            ends.add(stamps.map(RowTime::Wall).into_iter(), MINUTE_NS);
+        }
+        ends
+    }
+
     /// The same from a week of 2018 on, of minutes.
     fn weeks(zone: &str, first_week: i64, count: i64) -> WeekEnds {
         weekends(zone, Timeframe::M1, FRIDAY_2018_NS + first_week * WEEK_NS, count)
@@ -421,6 +438,24 @@ mod tests {
         both.extend(&weeks("new-york+7", 22, 4));
         let why = both.choose(FormatName::MetaTrader, None).why;
         assert!(why.starts_with("6 of 6 weeks close on Friday"), "{why}");
+    }
+
+    // Four weeks of a broker, two of which Christmas Day and New Year's Day ended on Thursday, were
+    // read as UTC.
+    #[test]
+    fn weeks_that_a_holiday_ends_early_have_no_vote() {
+        for (closing_days, expected, why) in [
+            (&[0, 7, 13, 20][..], "new-york+7", "2 of 2 weeks close on Friday"),
+            (&[7, 13, 20][..], "new-york+7", "1 of 1 weeks close on Friday"),
+            (&[13, 20][..], "UTC", "the format's default: there is no end of a week"),
+            // Thursdays before ordinary Fridays.
+            (&[-1, 0, 6, 7][..], "UTC", "the format's default: no known clock fits the ends of the 4 weeks"),
+        ] {
+            let choice = weeks_of_a_winter("new-york+7", closing_days).choose(FormatName::MetaTrader, None);
+            assert_eq!(choice.zone.to_string(), expected, "{closing_days:?}: {}", choice.why);
+            assert!(choice.why.starts_with(why), "{closing_days:?}: {}", choice.why);
+            assert_eq!(choice.warning.is_some(), expected == "UTC", "{closing_days:?}: {:?}", choice.warning);
+        }
     }
 
     // 16:00 in New York is 17:00 there in summer by the clock -05:00.
