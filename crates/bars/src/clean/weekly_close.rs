@@ -183,8 +183,8 @@ impl WeekEnds {
             }
             None if fits => {
                 let warning = self.missed(best).or_else(|| self.too_long_to_tell(best, &candidates));
-                let rivals = if warning.is_none() { self.rivals(best, &candidates) } else { String::new() };
-                ZoneChoice { zone: best.clone(), why: self.tally(best, default) + &rivals, warning }
+                let why = self.tally(best, default) + &self.rivals(best, &candidates);
+                ZoneChoice { zone: best.clone(), why, warning }
             }
             None => self.undecided(default, format),
         }
@@ -562,6 +562,12 @@ mod tests {
             "8 of 8 weeks close on Friday at 17:00 in New York; as UTC, the format's default, 0 would; +02:00, london+2 fit as \
              well and differ at other times of the year: state the zone if new-york+7 is not known to be it"
         );
+        // A week that ends early left them out.
+        let mut early = weeks("new-york+7", 0, 8);
+        early.weekends[3].close_ns -= HOUR_NS;
+        let ZoneChoice { why, warning, .. } = early.choose(MetaTrader, None);
+        assert!(why.contains("7 of 8 weeks") && why.contains("; +02:00, london+2 fit as well"), "{why}");
+        assert!(warning.is_some_and(|warning| warning.starts_with("1 of 8 weeks do not close")));
         let winter = told("-05:00", 8, HistData);
         assert!(winter.contains("; America/New_York, london-5 fit as well and differ"), "{winter}");
         for (zone, format) in [("new-york+7", MetaTrader), ("America/New_York", HistData)] {
