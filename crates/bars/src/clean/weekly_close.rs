@@ -168,6 +168,12 @@ impl WeekEnds {
 
     /// The clock to read files of a format by.
     pub(crate) fn choose(&self, format: FormatName, stated: Option<&Zone>) -> ZoneChoice {
+        self.choose_after(format, stated, None)
+    }
+
+    /// As [`WeekEnds::choose`] where files were read by the clock `known` before, which stays unless
+    /// the weeks speak for another one.
+    pub(crate) fn choose_after(&self, format: FormatName, stated: Option<&Zone>, known: Option<&Zone>) -> ZoneChoice {
         let candidates = candidates(format);
         let (best, default) = (self.best(&candidates), &candidates[0]);
         let fits = 2 * self.agreeing(best) > self.weekends.len();
@@ -178,7 +184,7 @@ impl WeekEnds {
             }
             None if format == FormatName::Iso => {
                 let choice = self.kept(default, "the default of timestamps without offset", fits.then_some(best));
-                let doubt = || (!fits).then(|| self.unsupported(default, format)).flatten();
+                let doubt = || (!fits).then(|| self.unsupported(default, "is assumed", format)).flatten();
                 ZoneChoice { warning: choice.warning.clone().or_else(doubt), ..choice }
             }
             None if fits => {
@@ -186,7 +192,7 @@ impl WeekEnds {
                 let why = self.tally(best, default) + &self.rivals(best, &candidates);
                 ZoneChoice { zone: best.clone(), why, warning }
             }
-            None => self.undecided(default, format),
+            None => self.undecided(default, known, format),
         }
     }
 
@@ -331,23 +337,25 @@ impl WeekEnds {
         ))
     }
 
-    fn undecided(&self, default: &Zone, format: FormatName) -> ZoneChoice {
-        let (zone, weeks) = (default.clone(), self.weekends.len());
+    fn undecided(&self, default: &Zone, known: Option<&Zone>, format: FormatName) -> ZoneChoice {
         if self.base >= Timeframe::D1 {
             let why = format!("the format's default: {} bars are told by their dates", self.base);
-            return ZoneChoice { zone, why, warning: None };
+            return ZoneChoice { zone: default.clone(), why, warning: None };
         }
-        let why = match weeks {
-            0 => "the format's default: there is no end of a week to tell it from".to_owned(),
-            _ => format!("the format's default: no known clock fits the ends of the {weeks} weeks"),
+        let (zone, origin, source) = match known.filter(|known| *known != default) {
+            Some(known) => (known, "the clock of before", "is kept from before"),
+            None => (default, "the format's default", "is assumed"),
         };
-        let warning = self.unsupported(&zone, format);
-        ZoneChoice { zone, why, warning }
+        let why = match self.weekends.len() {
+            0 => format!("{origin}: there is no end of a week to tell it from"),
+            weeks => format!("{origin}: no known clock fits the ends of the {weeks} weeks"),
+        };
+        ZoneChoice { zone: zone.clone(), why, warning: self.unsupported(zone, source, format) }
     }
 
-    /// A warning about a clock that no end of a week supports. Daily bars, and times with their own
-    /// offset, need none.
-    fn unsupported(&self, zone: &Zone, format: FormatName) -> Option<String> {
+    /// A warning about a clock that no end of a week supports; `source` says where it is from. Daily
+    /// bars, and times with their own offset, need none.
+    fn unsupported(&self, zone: &Zone, source: &str, format: FormatName) -> Option<String> {
         let found = match self.weekends.len() {
             _ if !self.need_a_clock || self.base >= Timeframe::D1 => return None,
             0 => "there is no end of a week".to_owned(),
@@ -358,7 +366,7 @@ impl WeekEnds {
             _ => "",
         };
         Some(format!(
-            "no evidence supports the clock of this {format} file, {zone}, which is assumed: {found}; state its zone{usual}"
+            "no evidence supports the clock of this {format} file, {zone}, which {source}: {found}; state its zone{usual}"
         ))
     }
 }
@@ -444,17 +452,39 @@ mod tests {
     // read as UTC.
     #[test]
     fn weeks_that_a_holiday_ends_early_have_no_vote() {
-        for (closing_days, expected, why) in [
-            (&[0, 7, 13, 20][..], "new-york+7", "2 of 2 weeks close on Friday"),
-            (&[7, 13, 20][..], "new-york+7", "1 of 1 weeks close on Friday"),
-            (&[13, 20][..], "UTC", "the format's default: there is no end of a week"),
+        let cases: [(&[i64], &str, &str); 4] = [
+            (&[0, 7, 13, 20], "new-york+7", "2 of 2 weeks close on Friday"),
+            (&[7, 13, 20], "new-york+7", "1 of 1 weeks close on Friday"),
+            (&[13, 20], "UTC", "the format's default: there is no end of a week"),
             // Thursdays before ordinary Fridays.
-            (&[-1, 0, 6, 7][..], "UTC", "the format's default: no known clock fits the ends of the 4 weeks"),
-        ] {
+            (&[-1, 0, 6, 7], "UTC", "the format's default: no known clock fits the ends of the 4 weeks"),
+        ];
+        for (closing_days, expected, why) in cases {
             let choice = weeks_of_a_winter("new-york+7", closing_days).choose(FormatName::MetaTrader, None);
             assert_eq!(choice.zone.to_string(), expected, "{closing_days:?}: {}", choice.why);
             assert!(choice.why.starts_with(why), "{closing_days:?}: {}", choice.why);
             assert_eq!(choice.warning.is_some(), expected == "UTC", "{closing_days:?}: {:?}", choice.warning);
+        }
+    }
+
+    // New bars whose weeks fit no clock moved those of before to UTC.
+    #[test]
+    fn a_known_clock_stays_where_no_clock_fits() {
+        let known = zone_named("new-york+7");
+        let cases: [(&[i64], &str, &str, &str); 3] = [
+            (&[], "UTC", "new-york+7", "the clock of before: there is no end of a week"),
+            (&[-1, 0, 6, 7], "new-york+7", "new-york+7", "the clock of before: no known clock fits the ends of the 4"),
+            (&[0, 7], "+03:00", "+03:00", "2 of 2 weeks close on Friday"),
+        ];
+        for (closing_days, written_by, expected, why) in cases {
+            let mut ends = weeks_of_a_winter(written_by, closing_days);
+            ends.need_a_clock = true;
+            let choice = ends.choose_after(FormatName::MetaTrader, None, Some(&known));
+            assert_eq!(choice.zone.to_string(), expected, "{closing_days:?}");
+            assert!(choice.why.starts_with(why), "{closing_days:?}: {}", choice.why);
+            let is_noted =
+                choice.warning.is_some_and(|warning| warning.contains("new-york+7, which is kept from before"));
+            assert_eq!(is_noted, expected == "new-york+7", "{closing_days:?}");
         }
     }
 
