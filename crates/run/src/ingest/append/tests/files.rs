@@ -403,6 +403,27 @@ fn bars_without_a_known_clock_keep_that_of_the_series() {
     leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
 }
 
+/// The clock by which the files of before were read was refused as a stated zone.
+#[test]
+fn the_clock_of_the_series_may_be_stated() {
+    let folder = tempfile::tempdir().unwrap();
+    let [winter, summer] = hours_of_a_broker(folder.path());
+    let out = folder.path().join("series.h5");
+    ingest(&hourly(&winter, "UTC"), &out, &Host::silent()).unwrap();
+    let stated = |zone: &str| {
+        let recipe = Recipe { zone: Some(zone.parse().unwrap()), ..hourly(&summer, "UTC") };
+        append(&recipe, &["zone".to_owned()], &out, &Host::silent())
+    };
+    let error = stated("+02:00").unwrap_err();
+    assert_eq!(error.kind(), Kind::Usage, "{error}");
+    assert!(error.to_string().contains("was made without --zone and is kept so"), "{error}");
+    // The summer fits another clock better.
+    let report = stated("new-york+7").unwrap();
+    let files = &report.json["source"]["instruments"][0]["files"];
+    assert_eq!([&files[0]["zone"], &files[1]["zone"]], ["new-york+7", "new-york+7"]);
+    leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+}
+
 /// The error named the clock of the bins, which is UTC.
 #[test]
 fn bars_that_another_clock_would_move_are_refused() {
