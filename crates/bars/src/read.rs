@@ -209,8 +209,12 @@ pub(crate) fn read_in<P: AsRef<Path>>(
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();
         // Their further columns are not read.
         sources.iter_mut().try_for_each(|source| source.file.forget_columns())?;
-        let mut own_options =
-            ReadOptions { base: Some(timeframe), columns: Vec::new(), ..options.clone().without_targets() };
+        let mut own_options = ReadOptions {
+            base: Some(timeframe),
+            columns: Vec::new(),
+            known_zone: None,
+            ..options.clone().without_targets()
+        };
         let can_be_own = timeframe > recording.bars.timeframe() && !timeframe.is_calendar_month();
         let are_own = can_be_own && options.own_bars.contains(&timeframe);
         // The shorter bars tell the clock of both better. Days have dates.

@@ -15,9 +15,16 @@ impl Gap {
         self.duration_ns() <= PAUSE_NS_MAX
             && days.any(|day| (self.from..self.to).contains(&noon(day)) && is_holiday(day))
     }
+
+    /// True for a pause whose first noon is that of such a holiday, as of a weekend that Good Friday
+    /// begins.
+    pub(crate) fn begins_on_a_holiday(&self) -> bool {
+        let first = (self.from + DAY_NS / 2 - 1).div_euclid(DAY_NS);
+        self.to > first * DAY_NS + DAY_NS / 2 && is_holiday(first)
+    }
 }
 
-/// True for such a day, counted from 1970-01-01.
+/// True for a day of [`Gap::is_of_a_holiday`], counted from 1970-01-01.
 fn is_holiday(day: i64) -> bool {
     let date = display_date(day * DAY_NS);
     let Some((year, month_and_day)) = date.split_once('-') else { return false };
@@ -94,6 +101,10 @@ mod tests {
             assert_eq!(gap(-2 * DAY_NS, DAY_NS).is_of_a_holiday(), expected, "{date:?}");
             assert!(!gap(-4 * DAY_NS, 4 * DAY_NS).is_of_a_holiday(), "{date:?}");
             assert!(!gap(DAY_NS, 2 * DAY_NS).is_of_a_holiday(), "{date:?}");
+            for from in [-DAY_NS / 2 + 1, 0, DAY_NS / 2] {
+                assert_eq!(gap(from, 3 * DAY_NS).begins_on_a_holiday(), expected, "{date:?}");
+            }
+            assert!(!gap(DAY_NS / 2 + 1, DAY_NS).begins_on_a_holiday(), "{date:?}");
         }
     }
 }

@@ -93,13 +93,15 @@ impl WeekEnds {
     }
 
     /// Adds the pause between two bars, whose stamps are `close_delay_ns` before their closes, if
-    /// it is a weekend; true if it is.
+    /// it is a weekend; true if it is. A week that a holiday ended early shows no clock and is left
+    /// out.
     pub(crate) fn add_pause(&mut self, last_ns: i64, next_ns: i64, close_delay_ns: i64) -> bool {
         let close_ns = last_ns + close_delay_ns;
         let open_ns = next_ns + close_delay_ns - self.base.duration_ns();
         let pause = Gap { from: close_ns, to: open_ns };
         let is_weekend = (DAY_NS..=WEEKEND_NS_MAX).contains(&pause.duration_ns()) && pause.spans_a_saturday_noon();
-        if is_weekend {
+        let is_early = pause.duration_ns() > ORDINARY_NS_MAX && pause.begins_on_a_holiday();
+        if is_weekend && !is_early {
             self.weekends.push(Weekend { close_ns, open_ns });
         }
         is_weekend
@@ -166,6 +168,12 @@ impl WeekEnds {
 
     /// The clock to read files of a format by.
     pub(crate) fn choose(&self, format: FormatName, stated: Option<&Zone>) -> ZoneChoice {
+        self.choose_after(format, stated, None)
+    }
+
+    /// As [`WeekEnds::choose`] where files were read by the clock `known` before, which stays unless
+    /// the weeks speak for another one.
+    pub(crate) fn choose_after(&self, format: FormatName, stated: Option<&Zone>, known: Option<&Zone>) -> ZoneChoice {
         let candidates = candidates(format);
         let (best, default) = (self.best(&candidates), &candidates[0]);
         let fits = 2 * self.agreeing(best) > self.weekends.len();
@@ -176,15 +184,15 @@ impl WeekEnds {
             }
             None if format == FormatName::Iso => {
                 let choice = self.kept(default, "the default of timestamps without offset", fits.then_some(best));
-                let doubt = || (!fits).then(|| self.unsupported(default, format)).flatten();
+                let doubt = || (!fits).then(|| self.unsupported(default, "is assumed", format)).flatten();
                 ZoneChoice { warning: choice.warning.clone().or_else(doubt), ..choice }
             }
             None if fits => {
                 let warning = self.missed(best).or_else(|| self.too_long_to_tell(best, &candidates));
-                let rivals = if warning.is_none() { self.rivals(best, &candidates) } else { String::new() };
-                ZoneChoice { zone: best.clone(), why: self.tally(best, default) + &rivals, warning }
+                let why = self.tally(best, default) + &self.rivals(best, &candidates);
+                ZoneChoice { zone: best.clone(), why, warning }
             }
-            None => self.undecided(default, format),
+            None => self.undecided(default, known, format),
         }
     }
 
@@ -329,23 +337,25 @@ impl WeekEnds {
         ))
     }
 
-    fn undecided(&self, default: &Zone, format: FormatName) -> ZoneChoice {
-        let (zone, weeks) = (default.clone(), self.weekends.len());
+    fn undecided(&self, default: &Zone, known: Option<&Zone>, format: FormatName) -> ZoneChoice {
         if self.base >= Timeframe::D1 {
             let why = format!("the format's default: {} bars are told by their dates", self.base);
-            return ZoneChoice { zone, why, warning: None };
+            return ZoneChoice { zone: default.clone(), why, warning: None };
         }
-        let why = match weeks {
-            0 => "the format's default: there is no end of a week to tell it from".to_owned(),
-            _ => format!("the format's default: no known clock fits the ends of the {weeks} weeks"),
+        let (zone, origin, source) = match known.filter(|known| *known != default) {
+            Some(known) => (known, "the clock of before", "is kept from before"),
+            None => (default, "the format's default", "is assumed"),
         };
-        let warning = self.unsupported(&zone, format);
-        ZoneChoice { zone, why, warning }
+        let why = match self.weekends.len() {
+            0 => format!("{origin}: there is no end of a week to tell it from"),
+            weeks => format!("{origin}: no known clock fits the ends of the {weeks} weeks"),
+        };
+        ZoneChoice { zone: zone.clone(), why, warning: self.unsupported(zone, source, format) }
     }
 
-    /// A warning about a clock that no end of a week supports. Daily bars, and times with their own
-    /// offset, need none.
-    fn unsupported(&self, zone: &Zone, format: FormatName) -> Option<String> {
+    /// A warning about a clock that no end of a week supports; `source` says where it is from. Daily
+    /// bars, and times with their own offset, need none.
+    fn unsupported(&self, zone: &Zone, source: &str, format: FormatName) -> Option<String> {
         let found = match self.weekends.len() {
             _ if !self.need_a_clock || self.base >= Timeframe::D1 => return None,
             0 => "there is no end of a week".to_owned(),
@@ -356,7 +366,7 @@ impl WeekEnds {
             _ => "",
         };
         Some(format!(
-            "no evidence supports the clock of this {format} file, {zone}, which is assumed: {found}; state its zone{usual}"
+            "no evidence supports the clock of this {format} file, {zone}, which {source}: {found}; state its zone{usual}"
         ))
     }
 }
@@ -409,6 +419,21 @@ mod tests {
         ends
     }
 
+    /// Weeks of minutes that close on these days of December 2020 and January 2021, counted from
+    /// Friday 2020-12-11, at 17:00 in New York.
+    fn weeks_of_a_winter(zone: &str, closing_days: &[i64]) -> WeekEnds {
+        const FRIDAY_2020_NS: i64 = 18_607 * DAY_NS;
+        let (new_york, written_by) = (new_york(), zone_named(zone));
+        let mut ends = WeekEnds::new(Timeframe::M1);
+        for day in closing_days {
+            let sunday = day.div_euclid(7) * 7 + if day.rem_euclid(7) == 6 { 9 } else { 2 };
+            let wall = |day: i64| written_by.wall_ns(new_york.utc_ns(FRIDAY_2020_NS + day * DAY_NS + 17 * HOUR_NS));
+            let stamps = [wall(*day) - MINUTE_NS, wall(sunday)];
+            ends.add(stamps.map(RowTime::Wall).into_iter(), MINUTE_NS);
+        }
+        ends
+    }
+
     /// The same from a week of 2018 on, of minutes.
     fn weeks(zone: &str, first_week: i64, count: i64) -> WeekEnds {
         weekends(zone, Timeframe::M1, FRIDAY_2018_NS + first_week * WEEK_NS, count)
@@ -421,6 +446,46 @@ mod tests {
         both.extend(&weeks("new-york+7", 22, 4));
         let why = both.choose(FormatName::MetaTrader, None).why;
         assert!(why.starts_with("6 of 6 weeks close on Friday"), "{why}");
+    }
+
+    // Four weeks of a broker, two of which Christmas Day and New Year's Day ended on Thursday, were
+    // read as UTC.
+    #[test]
+    fn weeks_that_a_holiday_ends_early_have_no_vote() {
+        let cases: [(&[i64], &str, &str); 4] = [
+            (&[0, 7, 13, 20], "new-york+7", "2 of 2 weeks close on Friday"),
+            (&[7, 13, 20], "new-york+7", "1 of 1 weeks close on Friday"),
+            (&[13, 20], "UTC", "the format's default: there is no end of a week"),
+            // Thursdays before ordinary Fridays.
+            (&[-1, 0, 6, 7], "UTC", "the format's default: no known clock fits the ends of the 4 weeks"),
+        ];
+        for (closing_days, expected, why) in cases {
+            let choice = weeks_of_a_winter("new-york+7", closing_days).choose(FormatName::MetaTrader, None);
+            assert_eq!(choice.zone.to_string(), expected, "{closing_days:?}: {}", choice.why);
+            assert!(choice.why.starts_with(why), "{closing_days:?}: {}", choice.why);
+            assert_eq!(choice.warning.is_some(), expected == "UTC", "{closing_days:?}: {:?}", choice.warning);
+        }
+    }
+
+    // New bars whose weeks fit no clock moved those of before to UTC.
+    #[test]
+    fn a_known_clock_stays_where_no_clock_fits() {
+        let known = zone_named("new-york+7");
+        let cases: [(&[i64], &str, &str, &str); 3] = [
+            (&[], "UTC", "new-york+7", "the clock of before: there is no end of a week"),
+            (&[-1, 0, 6, 7], "new-york+7", "new-york+7", "the clock of before: no known clock fits the ends of the 4"),
+            (&[0, 7], "+03:00", "+03:00", "2 of 2 weeks close on Friday"),
+        ];
+        for (closing_days, written_by, expected, why) in cases {
+            let mut ends = weeks_of_a_winter(written_by, closing_days);
+            ends.need_a_clock = true;
+            let choice = ends.choose_after(FormatName::MetaTrader, None, Some(&known));
+            assert_eq!(choice.zone.to_string(), expected, "{closing_days:?}");
+            assert!(choice.why.starts_with(why), "{closing_days:?}: {}", choice.why);
+            let is_noted =
+                choice.warning.is_some_and(|warning| warning.contains("new-york+7, which is kept from before"));
+            assert_eq!(is_noted, expected == "new-york+7", "{closing_days:?}");
+        }
     }
 
     // 16:00 in New York is 17:00 there in summer by the clock -05:00.
@@ -527,6 +592,12 @@ mod tests {
             "8 of 8 weeks close on Friday at 17:00 in New York; as UTC, the format's default, 0 would; +02:00, london+2 fit as \
              well and differ at other times of the year: state the zone if new-york+7 is not known to be it"
         );
+        // A week that ends early left them out.
+        let mut early = weeks("new-york+7", 0, 8);
+        early.weekends[3].close_ns -= HOUR_NS;
+        let ZoneChoice { why, warning, .. } = early.choose(MetaTrader, None);
+        assert!(why.contains("7 of 8 weeks") && why.contains("; +02:00, london+2 fit as well"), "{why}");
+        assert!(warning.is_some_and(|warning| warning.starts_with("1 of 8 weeks do not close")));
         let winter = told("-05:00", 8, HistData);
         assert!(winter.contains("; America/New_York, london-5 fit as well and differ"), "{winter}");
         for (zone, format) in [("new-york+7", MetaTrader), ("America/New_York", HistData)] {

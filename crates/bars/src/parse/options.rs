@@ -21,6 +21,9 @@ pub struct ReadOptions {
     /// ISO timestamps; for the other formats the clock on which the weeks close on Friday at 17:00
     /// in New York. An offset or a zone in the rows always counts.
     pub zone: Option<Zone>,
+    /// The clock by which files of the same source were read before. It stays where no known clock
+    /// fits the ends of the weeks.
+    pub known_zone: Option<Zone>,
     /// End of the bar that is stamped.
     pub stamped_at: StampedAt,
     /// The timeframe of the bars; the commonest spacing when `None`.

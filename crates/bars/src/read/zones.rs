@@ -7,7 +7,6 @@ use crate::parse::bar_file::BarFile;
 use crate::parse::format_name::FormatName;
 use crate::parse::options::ReadOptions;
 use crate::time::timeframe::Timeframe;
-use crate::time::zone::Zone;
 
 /// One clock a file. Files of one format come from one vendor, and a short file alone does not
 /// reveal its clock. So all files of a format share one clock, except those that clearly show
@@ -25,7 +24,7 @@ pub(super) fn choose_zones(
         FormatWeekEnds { format: source.format.name, ends }
     };
     let files: Vec<FormatWeekEnds> = sources.iter().map(week_ends).collect();
-    let common = common_choices(files.iter(), stated, base);
+    let common = common_choices(files.iter(), options, base);
     let own: Vec<Option<ZoneChoice>> = files
         .iter()
         .zip(sources)
@@ -39,7 +38,7 @@ pub(super) fn choose_zones(
         })
         .collect();
     let others = files.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(file, _)| file);
-    let common = common_choices(others, stated, base);
+    let common = common_choices(others, options, base);
     own.into_iter().zip(&files).map(|(own, file)| own.unwrap_or_else(|| common[&file.format].clone())).collect()
 }
 
@@ -52,12 +51,13 @@ struct FormatWeekEnds {
 /// The clock of the files of each format.
 fn common_choices<'a>(
     files: impl Iterator<Item = &'a FormatWeekEnds>,
-    stated: Option<&Zone>,
+    options: &ReadOptions,
     base: Timeframe,
 ) -> BTreeMap<FormatName, ZoneChoice> {
     let mut together: BTreeMap<FormatName, WeekEnds> = BTreeMap::new();
     for file in files {
         together.entry(file.format).or_insert_with(|| WeekEnds::new(base)).extend(&file.ends);
     }
-    together.into_iter().map(|(format, ends)| (format, ends.choose(format, stated))).collect()
+    let (stated, known) = (options.zone.as_ref(), options.known_zone.as_ref());
+    together.into_iter().map(|(format, ends)| (format, ends.choose_after(format, stated, known))).collect()
 }

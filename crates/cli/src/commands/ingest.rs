@@ -260,6 +260,7 @@ impl RecipeArgs {
             date_order: self.date_order,
             time: self.time.into(),
             zone: self.zone.clone(),
+            known_zone: None,
             base: self.base,
             prices: self.prices.into(),
             on_error: self.on_error,

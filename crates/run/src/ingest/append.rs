@@ -23,8 +23,9 @@ use crate::output;
 use crate::text::{plural, shown};
 
 /// Adds the bars of the files of `new` to the series at `out`. `stated` names the options of `new`
-/// that the user stated; they must be those by which the series was made, and none need be. Names
-/// that are no options of a recipe count for nothing.
+/// that the user stated; they must be those by which the series was made, and none need be. A zone
+/// may be the clock by which its files were read. Names that are no options of a recipe count for
+/// nothing.
 ///
 /// The files that the series was made of are read again, together with the new ones, and the series
 /// is made anew with its scalers. They may have grown since. It becomes a new file, which replaces
@@ -61,6 +62,7 @@ fn append_in(
     let mut kept = ExistingSeries::open(out)?;
     let base = kept.base()?;
     take_stated_symbol(&mut kept, given, stated, out)?;
+    take_stated_zone(&mut kept, given, stated);
     let given = &Recipe { bins: kept.recipe.named_bins(given, &kept.provenance)?, ..given.clone() };
     require_same_choices(&Recipe { base: Some(base), ..kept.recipe.clone() }, given, stated, out)?;
     let new = Recipe { symbol: kept.recipe.symbol.clone(), ..given.clone() };
@@ -173,6 +175,16 @@ fn take_stated_symbol(kept: &mut ExistingSeries, new: &Recipe, stated: &[String]
         ),
     };
     Err(Error::usage(format!("--symbol {symbol}: {} {told}", out.display())).with_field("key", "symbol"))
+}
+
+/// Takes the stated zone for that of all files, if it is the clock by which those of before were
+/// read.
+fn take_stated_zone(kept: &mut ExistingSeries, new: &Recipe, stated: &[String]) {
+    let recipe = &mut kept.recipe;
+    let is_stated = new.zone.is_some() && stated.iter().any(|name| name == "zone");
+    if is_stated && recipe.zone.is_none() && new.zone == recipe.known_zone {
+        recipe.zone.clone_from(&new.zone);
+    }
 }
 
 /// Refuses bars of symbols that the series does not have.

@@ -138,6 +138,7 @@ pub(super) fn read_bars(
         pip_size: Some(PipSizes::All(1.0)),
         format: None,
         date_order: None,
+        known_zone: None,
         base: None,
         calendar: Calendar::All,
         features: FeatureList(features.to_vec()),

@@ -72,6 +72,9 @@ pub struct Recipe {
     /// Zone of the timestamps; if `None`, UTC for ISO timestamps, and for others found from the
     /// weekly closes.
     pub zone: Option<Zone>,
+    /// The one clock by which the files of a series were read, if the recipe is that of the series.
+    /// It stays where no known clock fits the weekly closes.
+    pub known_zone: Option<Zone>,
     /// Timeframe of the bars; found from their spacing if `None`.
     pub base: Option<Timeframe>,
     /// Prices as they were quoted, or adjusted for splits and dividends.
@@ -144,6 +147,7 @@ impl Default for Recipe {
             date_order: None,
             time: StampedAt::Open,
             zone: None,
+            known_zone: None,
             base: None,
             prices: Prices::AdjustedIfGiven,
             on_error: OnError::Fail,
@@ -248,6 +252,7 @@ impl Recipe {
             format: self.format,
             date_order: self.date_order,
             zone: self.zone.clone(),
+            known_zone: self.known_zone.clone(),
             stamped_at: self.time,
             base: self.base,
             prices: self.prices,
@@ -353,8 +358,7 @@ impl Recipe {
         if let Some(zone) = recipe.zone {
             return Ok((Some(BarClock { zone, is_stated: true }), symbols));
         }
-        let zones = bins::recorded_clocks(&provenance);
-        let zone = zones.first().cloned().flatten().filter(|_| zones.len() == 1);
+        let zone = bins::recorded_clock(&provenance);
         let clock = zone.map(|zone| zone.parse().map(|zone| BarClock { zone, is_stated: false })).transpose()?;
         Ok((clock, symbols))
     }
@@ -384,12 +388,13 @@ impl Recipe {
             _ => Value::Null,
         };
         let words: Option<Vec<String>> = serde_json::from_value(provenance["recipe"].clone()).ok();
-        let recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
+        let mut recipe = words.and_then(|words| Recipe::from_words(&words)).ok_or_else(|| {
             Error::data(format!(
                 "{}: /@source: expected the recipe by which `ingest` made the file, found none; make it again from its bars",
                 path.display()
             ))
         })?;
+        recipe.known_zone = bins::recorded_clock(&provenance).and_then(|zone| zone.parse().ok());
         Ok((provenance, recipe))
     }
 }

@@ -90,8 +90,15 @@ pub(super) fn file_clocks<'a>(summaries: impl Iterator<Item = &'a ReadSummary>) 
     files.map(|file| file.zone.as_ref().map(ToString::to_string)).collect()
 }
 
+/// The one clock of all files of a series, by the account of its bars. `None` where these have
+/// several, or offsets with their times.
+pub(super) fn recorded_clock(provenance: &Value) -> Option<String> {
+    let clocks = recorded_clocks(provenance);
+    clocks.first().cloned().flatten().filter(|_| clocks.len() == 1)
+}
+
 /// The clocks of the files of a series, by the account of its bars.
-pub(super) fn recorded_clocks(provenance: &Value) -> FileClocks {
+fn recorded_clocks(provenance: &Value) -> FileClocks {
     let files = listed(provenance, LISTS[0]).flat_map(|instrument| listed(instrument, "files"));
     files.map(|file| file["zone"].as_str().map(str::to_owned)).collect()
 }

@@ -331,20 +331,22 @@ fn longer_files_of_before_go_on_being_compared() {
 /// Hours of six weeks of winter on a broker's clock, two hours ahead of UTC all year, and of six
 /// weeks of summer.
 fn hours_of_a_broker(folder: &Path) -> [PathBuf; 2] {
-    let write = |name: &str, monday: &str, first_hour: i64| {
-        let monday: jiff::civil::Date = monday.parse().unwrap();
-        let hours = (0..6 * 7 * 24).filter(|hour| hour % (7 * 24) < 5 * 24);
-        let row = |hour: i64| {
-            let time = monday.at(0, 0, 0, 0) + jiff::Span::new().hours(hour + first_hour);
-            let open = 1.2 + 0.01 * (hour as f64 * 0.7).sin();
-            let (time, high, low) = (time.strftime("%Y.%m.%d,%H:%M"), open + 0.01, open - 0.01);
-            format!("{time},{open:.5},{high:.5},{low:.5},{open:.5},{}\n", 100 + hour % 7)
-        };
-        let path = folder.join(name);
-        fs::write(&path, hours.map(row).collect::<String>()).unwrap();
-        path
+    [six_weeks(folder, "EURUSD-winter.csv", "2018-01-08", 0), six_weeks(folder, "EURUSD-summer.csv", "2018-05-07", -1)]
+}
+
+/// Hours of six weeks that begin `first_hour` hours after midnight of a Monday and last five days.
+fn six_weeks(folder: &Path, name: &str, monday: &str, first_hour: i64) -> PathBuf {
+    let monday: jiff::civil::Date = monday.parse().unwrap();
+    let hours = (0..6 * 7 * 24).filter(|hour| hour % (7 * 24) < 5 * 24);
+    let row = |hour: i64| {
+        let time = monday.at(0, 0, 0, 0) + jiff::Span::new().hours(hour + first_hour);
+        let open = 1.2 + 0.01 * (hour as f64 * 0.7).sin();
+        let (time, high, low) = (time.strftime("%Y.%m.%d,%H:%M"), open + 0.01, open - 0.01);
+        format!("{time},{open:.5},{high:.5},{low:.5},{open:.5},{}\n", 100 + hour % 7)
     };
-    [write("EURUSD-winter.csv", "2018-01-08", 0), write("EURUSD-summer.csv", "2018-05-07", -1)]
+    let path = folder.join(name);
+    fs::write(&path, hours.map(row).collect::<String>()).unwrap();
+    path
 }
 
 /// A recipe of hours.
@@ -384,6 +386,42 @@ fn another_clock_than_that_of_the_bins_is_refused() {
         assert!(said.contains("its clock is +02:00 (10 of 10 weeks") && said.contains("zone stated"), "{said}");
         assert!(fs::read(&out).unwrap() == before, "the series was changed");
     }
+}
+
+/// New bars whose weeks end at an hour of no known clock were read as UTC.
+#[test]
+fn bars_without_a_known_clock_keep_that_of_the_series() {
+    let folder = tempfile::tempdir().unwrap();
+    let [winter, _] = hours_of_a_broker(folder.path());
+    let later = six_weeks(folder.path(), "EURUSD-later.csv", "2018-05-07", 4);
+    let out = folder.path().join("series.h5");
+    ingest(&hourly(&winter, "UTC"), &out, &Host::silent()).unwrap();
+    let report = append(&hourly(&later, "UTC"), &[], &out, &Host::silent()).unwrap();
+    let files = &report.json["source"]["instruments"][0]["files"];
+    assert_eq!([&files[0]["zone"], &files[1]["zone"]], ["new-york+7", "new-york+7"]);
+    assert!(report.text.contains("new-york+7, which is kept from before: no known clock"), "{}", report.text);
+    leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+}
+
+/// The clock by which the files of before were read was refused as a stated zone.
+#[test]
+fn the_clock_of_the_series_may_be_stated() {
+    let folder = tempfile::tempdir().unwrap();
+    let [winter, summer] = hours_of_a_broker(folder.path());
+    let out = folder.path().join("series.h5");
+    ingest(&hourly(&winter, "UTC"), &out, &Host::silent()).unwrap();
+    let stated = |zone: &str| {
+        let recipe = Recipe { zone: Some(zone.parse().unwrap()), ..hourly(&summer, "UTC") };
+        append(&recipe, &["zone".to_owned()], &out, &Host::silent())
+    };
+    let error = stated("+02:00").unwrap_err();
+    assert_eq!(error.kind(), Kind::Usage, "{error}");
+    assert!(error.to_string().contains("was made without --zone and is kept so"), "{error}");
+    // The summer fits another clock better.
+    let report = stated("new-york+7").unwrap();
+    let files = &report.json["source"]["instruments"][0]["files"];
+    assert_eq!([&files[0]["zone"], &files[1]["zone"]], ["new-york+7", "new-york+7"]);
+    leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
 }
 
 /// The error named the clock of the bins, which is UTC.
