@@ -153,6 +153,7 @@ pub struct BarLines {
     last: Option<(i64, BarRow)>,
     ledger: RowLedger,
     complaints: Vec<String>,
+    notes: Vec<String>,
     has_passed_symbol: bool,
     has_told_symbol: bool,
 }
@@ -195,6 +196,7 @@ impl BarLines {
             last: None,
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
+            notes: Vec::new(),
             has_passed_symbol: false,
             has_told_symbol: false,
         }
@@ -257,6 +259,11 @@ impl BarLines {
     /// Faults of the rows dropped since the last call, a sentence each.
     pub fn take_complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.complaints)
+    }
+
+    /// Remarks on rows since the last call that are no faults, a sentence each.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// Doubts about the bars since the last call, a sentence each.
@@ -345,7 +352,7 @@ impl BarLines {
             // A column such as `company` may have another name of the instrument.
             if format.has_sure_symbols && !is_name_of(own, &found) {
                 if !std::mem::replace(&mut self.has_passed_symbol, true) {
-                    self.complaints.push(format!("rows of other symbols than {own}, such as {found}, are passed over"));
+                    self.notes.push(format!("rows of other symbols than {own}, such as {found}, are passed over"));
                 }
                 return Ok(None);
             }

@@ -24,7 +24,7 @@ use crate::ingest::taken_for;
 use crate::output;
 use crate::setup::computing::DeviceRequest;
 use crate::setup::settings::loss;
-use crate::text::utc;
+use crate::text::{plural, utc};
 
 /// Destination of predictions, a line for each bar.
 pub enum LineOutput<'a> {
@@ -335,8 +335,11 @@ impl Stream<'_, '_> {
                 }
                 self.progress.see(step, self.live, &self.totals);
             }
+            for note in self.lines.take_notes() {
+                host.observer.note(&note);
+            }
             for complaint in self.lines.take_complaints() {
-                host.observer.note(&complaint.to_string());
+                host.observer.note(&complaint);
                 self.totals.dropped += 1;
             }
             if !tail.next_into(&mut text)? {
@@ -372,17 +375,18 @@ fn report(
         text.push_str(&format!("; {already_written} more are in the output already"));
     }
     if passed_over > 0 {
-        text.push_str(&format!("; {passed_over} rows of bars that the states had seen were passed over"));
+        let rows = plural(passed_over as usize, "row");
+        let were = was_or_were(passed_over as usize);
+        text.push_str(&format!("; {rows} of bars that the states had seen {were} passed over"));
     }
     if dropped > 0 {
-        text.push_str(&format!("; {dropped} rows were dropped"));
+        text.push_str(&format!("; {} {} dropped", plural(dropped, "row"), was_or_were(dropped)));
     }
     if refused > 0 {
-        text.push_str(&format!("; {refused} rows were refused"));
+        text.push_str(&format!("; {} {} refused", plural(refused, "row"), was_or_were(refused)));
     }
     if holes > 0 {
-        let plural = if holes == 1 { "" } else { "s" };
-        text.push_str(&format!("; the states began anew after {holes} hole{plural}"));
+        text.push_str(&format!("; the states began anew after {}", plural(holes as usize, "hole")));
     }
     if !needed.is_empty() {
         text.push_str(&format!("; {}", needed_text(needed)));
@@ -405,6 +409,11 @@ fn report(
         },
     });
     CommandReport::new(text, &json)
+}
+
+/// The verb of a sentence about `count` things.
+fn was_or_were(count: usize) -> &'static str {
+    if count == 1 { "was" } else { "were" }
 }
 
 #[cfg(test)]
