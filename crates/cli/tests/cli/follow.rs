@@ -238,6 +238,12 @@ fn lines_that_cannot_be_used_are_told_by_their_number() {
     for part in [&format!("{expected}; dropped"), "0 predictions for 2 bars", "; 1 row was dropped"] {
         assert!(dropped.contains(part), "{part}: {dropped}");
     }
+    // It was called unreadable, with the advice to drop it.
+    let cut = assert_cmd::Command::from_std(stage.command("predict --run run --follow -"))
+        .write_stdin("2018-03-01 00:00,1.2,1.3,1.1,1.2,5\n2018-03-01 00:01,1.2,1.3")
+        .assert();
+    let cut = stderr(cut.code(3));
+    assert!(cut.contains("line 2: unfinished last row: ") && cut.contains("wait until that line is whole"), "{cut}");
     let nothing = assert_cmd::Command::from_std(stage.command("predict --run run --follow -")).assert().success();
     nothing.stdout("time,h1,h2,h3\n");
     std::fs::remove_file(stage.path("EURUSD.csv")).unwrap();

@@ -174,10 +174,15 @@ impl PassedLines {
                 host.observer.note(&format!("{name}: its last line has no end yet, and is waited for"));
                 tail.next_into(&mut line)?;
             }
-            passed = PassedLines { next: lines.push(&line), finished: lines.take_finished_bar() };
+            passed = PassedLines { next: push(lines, &line, tail), finished: lines.take_finished_bar() };
         }
         Ok(passed)
     }
+}
+
+/// Bars of `line`, the last one that `tail` gave.
+fn push(lines: &mut BarLines, line: &[u8], tail: &Tail<'_>) -> BarsResult<Vec<Bar>> {
+    if tail.has_end() { lines.push(line) } else { lines.push_without_end(line) }
 }
 
 /// Puts `bar`, of which the history has a part, in its place as the last of `bars`. A file of the
@@ -345,7 +350,7 @@ impl Stream<'_, '_> {
             if !tail.next_into(&mut text)? {
                 break;
             }
-            next = self.lines.push(&text);
+            next = push(self.lines, &text, tail);
         }
         self.lines.finish()?;
         Ok(forecasts.finish()?)

@@ -61,6 +61,8 @@ pub(super) struct Tail<'a> {
     name: PathBuf,
     input: Input<'a>,
     text: TextPosition,
+    /// False once the last line was given and had no end.
+    has_end: bool,
     refused: Option<Box<dyn FnMut(Error) + 'a>>,
 }
 
@@ -170,6 +172,7 @@ impl<'a> Tail<'a> {
                     name: name.into(),
                     input: Input::Lines(lines),
                     text: TextPosition::default(),
+                    has_end: true,
                     refused,
                 });
             }
@@ -191,6 +194,7 @@ impl<'a> Tail<'a> {
             name: path.to_owned(),
             input: Input::File { reader, at_end, begun: Vec::new() },
             text: TextPosition::default(),
+            has_end: true,
             refused: None,
         })
     }
@@ -225,9 +229,10 @@ impl<'a> Tail<'a> {
             match &mut self.input {
                 Input::Lines(lines) => {
                     line.clear();
-                    let has_line = read_line(lines, line, &mut self.text)?.bytes > 0;
+                    let part = read_line(lines, line, &mut self.text)?;
+                    self.has_end = part.is_last;
                     self.decode(line);
-                    return Ok(has_line);
+                    return Ok(part.bytes > 0);
                 }
                 Input::File { at_end: AtEnd::Stop, .. } => return Ok(false),
                 Input::File { reader, .. } => wait(&self.name, reader.get_ref())?,
@@ -247,9 +252,15 @@ impl<'a> Tail<'a> {
         if is_whole {
             std::mem::swap(line, begun);
             begun.clear();
+            self.has_end = is_last;
             self.decode(line);
         }
         Ok(is_whole)
+    }
+
+    /// True if the last line that was given had its end.
+    pub(super) fn has_end(&self) -> bool {
+        self.has_end
     }
 
     /// Turns a line into UTF-8.
@@ -327,13 +338,13 @@ mod tests {
         for tail in [&mut waiting, &mut ending] {
             assert!(tail.next_ready(&mut line).unwrap() && line == b"one\n");
         }
-        assert!(ending.next_ready(&mut line).unwrap() && line == b"tw");
+        assert!(ending.has_end() && ending.next_ready(&mut line).unwrap() && line == b"tw" && !ending.has_end());
         assert!(!ending.next_into(&mut line).unwrap());
         assert!(!waiting.next_ready(&mut line).unwrap());
         assert_eq!([&waiting, &ending].map(Tail::has_begun_line), [true, false]);
         File::options().append(true).open(path).unwrap().write_all(b"o\nthree\n").unwrap();
         assert!(waiting.next_into(&mut line).unwrap() && line == b"two\n");
-        assert!(waiting.next_into(&mut line).unwrap() && line == b"three\n");
+        assert!(waiting.next_into(&mut line).unwrap() && line == b"three\n" && waiting.has_end());
         assert!(!waiting.next_ready(&mut line).unwrap() && !waiting.has_begun_line());
         let mut piped =
             Tail::open(BarSource::Lines { name: "-", lines: Box::new(&b"one"[..]), refused: None }).unwrap();
@@ -389,8 +400,8 @@ mod tests {
                 let bytes = encode("one\ntwo");
                 let lines = Box::new(&bytes[..]);
                 let mut piped = Tail::open(BarSource::Lines { name: "-", lines, refused: None }).unwrap();
-                assert!(piped.next_into(&mut line).unwrap() && line == b"one\n");
-                assert!(piped.next_into(&mut line).unwrap() && line == b"two");
+                assert!(piped.next_into(&mut line).unwrap() && line == b"one\n" && piped.has_end());
+                assert!(piped.next_into(&mut line).unwrap() && line == b"two" && !piped.has_end());
             }
         }
     }

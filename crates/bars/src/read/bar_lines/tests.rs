@@ -166,6 +166,25 @@ fn a_copy_of_the_last_row_is_dropped_in_every_mode() {
     }
 }
 
+/// A row that was being written was called unreadable, with the advice to drop it.
+#[test]
+fn a_last_line_without_end_is_said_to_be_unfinished() {
+    let rows = "2018-01-02 00:05,1,2,1,2,7\n2018-01-02 00:06,1,2,1,2,7\n";
+    for (last, is_cut) in
+        [("2018-01-02 00:07,1,2", true), ("2018-01-02 00:07,1,2,1,2,2e", true), ("2018-01-02 00:07,x,2,1,2,7", false)]
+    {
+        for ends in [false, true] {
+            let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None);
+            rows.lines().for_each(|line| drop(lines.push(line.as_bytes()).unwrap()));
+            let pushed = if ends { lines.push(last.as_bytes()) } else { lines.push_without_end(last.as_bytes()) };
+            let expected =
+                if is_cut && !ends { "live: line 3: unfinished last row: " } else { "live: line 3: unreadable row: " };
+            let error = pushed.unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{last}: {error}");
+        }
+    }
+}
+
 #[test]
 fn headers_and_volumes_in_a_stream_are_refused_as_in_a_file() {
     let other = format!("{GOOD}time,close,high,low,open,volume\n2018-01-02 00:07,1,2,1,2,0\n");
