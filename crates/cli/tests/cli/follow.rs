@@ -185,6 +185,9 @@ fn each_of_several_instruments_is_followed_by_its_name() {
     let lower =
         stage.succeeds("predict --run run --follow EURUSD.csv --stop-at-end --cold --symbol eurusd --out lower.csv");
     assert_eq!(lower["symbol"], "EURUSD");
+    let ending =
+        stage.succeeds("predict --run run --follow EURUSD.csv --stop-at-end --cold --symbol EURUSD.r --out ending.csv");
+    assert_eq!(ending["symbol"], "EURUSD");
     let [message, _] = stage.fails("predict --run run --follow whole.csv", 2);
     assert!(message.contains("series.h5: --symbol says whose bars are followed: EURUSD, USDJPY"), "{message}");
     let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol GBPUSD", 2);
