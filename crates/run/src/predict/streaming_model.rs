@@ -7,7 +7,7 @@ use megabatch_amp::Precision;
 use megabatch_bars::{
     BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionColumn, FunctionTail, Instrument,
     OnError, ReadOptions, Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, likely_symbol,
-    named_pair, named_symbol, read,
+    named_symbol, pair_without_ending, read,
 };
 use megabatch_chunk_io::{SeriesColumn, SeriesFile};
 use megabatch_gpu_core::Device;
@@ -490,13 +490,9 @@ fn only_in_any_case<'a>(instruments: &'a [Value], symbol: &str) -> Option<&'a Va
 /// The account of the currency pair that `symbol` is with a broker's ending, such as `EURUSD.r`.
 /// `None` if several instruments are that pair.
 fn only_of_pair<'a>(instruments: &'a [Value], symbol: &str) -> Option<&'a Value> {
-    let is_form_of = |name: &str, own: &str| likely_symbol(name, &[own.to_owned()]).is_some();
-    let pair = named_pair(Path::new(symbol))?;
-    if !symbol.to_uppercase().starts_with(pair.as_str()) || !is_form_of(symbol, &pair) {
-        return None;
-    }
-    let is_its_pair = |own: &&Value| own["symbol"].as_str().is_some_and(|own| is_form_of(&pair, own));
-    let mut found = instruments.iter().filter(is_its_pair);
+    let pair = pair_without_ending(symbol)?;
+    let is_form = |own: &str| likely_symbol(&pair, &[own.to_owned()]).is_some();
+    let mut found = instruments.iter().filter(|own| own["symbol"].as_str().is_some_and(is_form));
     let only = found.next()?;
     (found.next().is_none() && only["symbol"] == pair.as_str()).then_some(only)
 }

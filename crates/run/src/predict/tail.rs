@@ -353,7 +353,7 @@ mod tests {
         assert!(!piped.next_into(&mut line).unwrap());
     }
 
-    /// An export that MetaTrader wrote anew over the one before was read on in the middle of a line.
+    /// An export that MetaTrader wrote over the one before was read on in the middle of a line.
     #[test]
     fn a_file_that_is_written_anew_in_place_is_another_one() {
         let folder = tempfile::tempdir().unwrap();
