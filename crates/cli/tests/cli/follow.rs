@@ -238,7 +238,7 @@ fn lines_that_cannot_be_used_are_told_by_their_number() {
     let expected = "standard input: line 3: unreadable row: expected 5 fields or more, and there are 1, found `broken`";
     assert!(stopped.contains(expected), "{stopped}");
     let dropped = stderr(run("predict --run run --follow - --on-error skip").success());
-    for part in [&format!("{expected}; dropped"), "0 predictions for 2 bars", "; 1 row was dropped"] {
+    for part in [format!("{expected}; dropped").as_str(), "0 predictions for 2 bars", "; 1 row was dropped"] {
         assert!(dropped.contains(part), "{part}: {dropped}");
     }
     // It was called unreadable, with the advice to drop it.
