@@ -219,7 +219,9 @@ impl BarFile {
             self.adjusted_column.as_mut().is_some_and(|column| column.add(&fields, &self.format, line));
         let misfits = row.as_ref().is_ok_and(|row| self.column_order.add(row)) || is_no_adjusted_close;
         let row = row.and_then(|row| self.checked(row));
-        let is_cut = row.is_err() && self.is_without_end && self.may_be_cut(&fields, line);
+        let is_cut = row.is_err()
+            && self.is_without_end
+            && may_be_cut(&fields, self.field_count, &self.format, &self.own_columns, line);
         match row.map_err(|fault| if is_cut { fault.without_end_of_line() } else { fault }) {
             Ok(row) => {
                 self.field_count = fields.len();
@@ -240,20 +242,6 @@ impl BarFile {
                 counted => counted,
             },
         }
-    }
-
-    /// True if a faulty row has fewer fields than the one before, or would be a bar with another
-    /// last field.
-    fn may_be_cut(&self, fields: &RowFields<'_>, line: u64) -> bool {
-        if fields.len() < self.field_count {
-            return true;
-        }
-        let whole = fields.ending_as(self.format.columns.open);
-        let row = BarRow::parse(&whole, &self.format, line).and_then(|mut row| {
-            self.own_columns.read_into(&mut row, &whole, self.format.style)?;
-            row.without_volume().unwrap_or(row).check()
-        });
-        row.is_ok()
     }
 
     /// True for a row that names no symbol, among rows of several.
@@ -440,6 +428,26 @@ fn settled(path: &Path, mut format: RowFormat, options: &ReadOptions, split: Opt
     }
     choose_prices(path, &mut format, options.prices)?;
     Ok(format)
+}
+
+/// True if a faulty row has fewer fields than the `field_count` of the one before, or would be a
+/// bar with another last field.
+pub(crate) fn may_be_cut(
+    fields: &RowFields<'_>,
+    field_count: usize,
+    format: &RowFormat,
+    own_columns: &OwnColumns,
+    line: u64,
+) -> bool {
+    if fields.len() < field_count {
+        return true;
+    }
+    let whole = fields.ending_as(format.columns.open);
+    let row = BarRow::parse(&whole, format, line).and_then(|mut row| {
+        own_columns.read_into(&mut row, &whole, format.style)?;
+        row.without_volume().unwrap_or(row).check()
+    });
+    row.is_ok()
 }
 
 /// Drops the column of adjusted closes if prices are read as quoted.

@@ -147,9 +147,19 @@ pub fn named_pair(path: &Path) -> Option<String> {
 /// True if `name` may be another name of `symbol`: of the same letters and digits, or of the same
 /// currency pair.
 pub(crate) fn is_name_of(symbol: &str, name: &str) -> bool {
-    let letters = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_uppercase();
     let [own, other] = [symbol, name].map(letters);
     own == other || pair_at_start(&own).is_some_and(|pair| pair_at_start(&other) == Some(pair))
+}
+
+/// Letters and digits of a name, in upper case.
+fn letters(text: &str) -> String {
+    text.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_uppercase()
+}
+
+/// The currency pair that `symbol` begins with, in upper case, before the ending of a broker:
+/// `EURUSD` for `EURUSD.r`. Rows of `symbol` are taken for those of the pair.
+pub fn pair_without_ending(symbol: &str) -> Option<String> {
+    pair_at_start(&letters(symbol)).filter(|pair| symbol.to_uppercase().starts_with(pair.as_str()))
 }
 
 /// The first of `symbols` that `name` may be another name of.
@@ -316,6 +326,21 @@ mod tests {
             ("平安银行", None),
         ] {
             assert_eq!(likely_symbol(name, &symbols), symbol, "{name}");
+        }
+    }
+
+    #[test]
+    fn the_ending_of_a_broker_is_left_out() {
+        for (symbol, pair) in [
+            ("EURUSD.r", Some("EURUSD")),
+            ("usdjpym", Some("USDJPY")),
+            ("EURUSD", Some("EURUSD")),
+            ("eur/usd", None),
+            // Rows of that name are those of another symbol.
+            ("EURUSD.pro", None),
+            ("AAPL.r", None),
+        ] {
+            assert_eq!(pair_without_ending(symbol).as_deref(), pair, "{symbol}");
         }
     }
 

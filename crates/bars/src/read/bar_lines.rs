@@ -13,7 +13,7 @@ use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result};
 use crate::parse::adjusted_column::AdjustedColumn;
 use crate::parse::assumed_volume::AssumedVolume;
-use crate::parse::bar_file::choose_prices;
+use crate::parse::bar_file::{choose_prices, may_be_cut};
 use crate::parse::fields::RowFields;
 use crate::parse::format::{LaterLine, RowFormat, Unrecognised};
 use crate::parse::ledger::RowLedger;
@@ -151,8 +151,13 @@ pub struct BarLines {
     last_wall_ns: Option<i64>,
     /// The last bar's open time and row.
     last: Option<(i64, BarRow)>,
+    /// Number of the line that is the last one and has no end.
+    unfinished_line: Option<u64>,
+    /// Fields of the last row.
+    field_count: usize,
     ledger: RowLedger,
     complaints: Vec<String>,
+    notes: Vec<String>,
     has_passed_symbol: bool,
     has_told_symbol: bool,
 }
@@ -193,8 +198,11 @@ impl BarLines {
             week_ends: (base < Timeframe::D1).then(|| WeekEnds::new(base)),
             last_wall_ns: None,
             last: None,
+            unfinished_line: None,
+            field_count: 0,
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
+            notes: Vec::new(),
             has_passed_symbol: false,
             has_told_symbol: false,
         }
@@ -241,6 +249,16 @@ impl BarLines {
         }
     }
 
+    /// Takes the last line, which has no end, as in a file that is still being written. A fault of
+    /// it that may be that of a part of a row is [`RowError::Unfinished`].
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub fn push_without_end(&mut self, line: &[u8]) -> Result<Vec<Bar>> {
+        self.unfinished_line = Some(self.count + 1);
+        self.push(line)
+    }
+
     /// Fails if lines came and none of them revealed their format.
     ///
     /// # Errors
@@ -257,6 +275,11 @@ impl BarLines {
     /// Faults of the rows dropped since the last call, a sentence each.
     pub fn take_complaints(&mut self) -> Vec<String> {
         std::mem::take(&mut self.complaints)
+    }
+
+    /// Remarks on rows since the last call that are no faults, a sentence each.
+    pub fn take_notes(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.notes)
     }
 
     /// Doubts about the bars since the last call, a sentence each.
@@ -345,7 +368,7 @@ impl BarLines {
             // A column such as `company` may have another name of the instrument.
             if format.has_sure_symbols && !is_name_of(own, &found) {
                 if !std::mem::replace(&mut self.has_passed_symbol, true) {
-                    self.complaints.push(format!("rows of other symbols than {own}, such as {found}, are passed over"));
+                    self.notes.push(format!("rows of other symbols than {own}, such as {found}, are passed over"));
                 }
                 return Ok(None);
             }
@@ -384,7 +407,12 @@ impl BarLines {
             }
         }
         let row = row.and_then(|row| self.checked(row));
+        let is_cut = row.is_err()
+            && self.unfinished_line == Some(line)
+            && may_be_cut(&fields, self.field_count, format, &self.own_columns, line);
+        let row = row.map_err(|fault| if is_cut { fault.without_end_of_line() } else { fault });
         if let Ok(row) = &row {
+            self.field_count = fields.len();
             self.check_open_close(row, format)?;
         }
         if row.as_ref().is_ok_and(|row| self.fillers.add(row, self.has_volume)) {

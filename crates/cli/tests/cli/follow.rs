@@ -185,6 +185,9 @@ fn each_of_several_instruments_is_followed_by_its_name() {
     let lower =
         stage.succeeds("predict --run run --follow EURUSD.csv --stop-at-end --cold --symbol eurusd --out lower.csv");
     assert_eq!(lower["symbol"], "EURUSD");
+    let ending =
+        stage.succeeds("predict --run run --follow EURUSD.csv --stop-at-end --cold --symbol EURUSD.r --out ending.csv");
+    assert_eq!(ending["symbol"], "EURUSD");
     let [message, _] = stage.fails("predict --run run --follow whole.csv", 2);
     assert!(message.contains("series.h5: --symbol says whose bars are followed: EURUSD, USDJPY"), "{message}");
     let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol GBPUSD", 2);
@@ -235,10 +238,15 @@ fn lines_that_cannot_be_used_are_told_by_their_number() {
     let expected = "standard input: line 3: unreadable row: expected 5 fields or more, and there are 1, found `broken`";
     assert!(stopped.contains(expected), "{stopped}");
     let dropped = stderr(run("predict --run run --follow - --on-error skip").success());
-    assert!(
-        dropped.contains(&format!("{expected}; dropped")) && dropped.contains("0 predictions for 2 bars"),
-        "{dropped}"
-    );
+    for part in [format!("{expected}; dropped").as_str(), "0 predictions for 2 bars", "; 1 row was dropped"] {
+        assert!(dropped.contains(part), "{part}: {dropped}");
+    }
+    // It was called unreadable, with the advice to drop it.
+    let cut = assert_cmd::Command::from_std(stage.command("predict --run run --follow -"))
+        .write_stdin("2018-03-01 00:00,1.2,1.3,1.1,1.2,5\n2018-03-01 00:01,1.2,1.3")
+        .assert();
+    let cut = stderr(cut.code(3));
+    assert!(cut.contains("line 2: unfinished last row: ") && cut.contains("wait until that line is whole"), "{cut}");
     let nothing = assert_cmd::Command::from_std(stage.command("predict --run run --follow -")).assert().success();
     nothing.stdout("time,h1,h2,h3\n");
     std::fs::remove_file(stage.path("EURUSD.csv")).unwrap();

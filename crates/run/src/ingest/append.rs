@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use megabatch_bars::{Error as BarsError, Overlaps, listed as listed_names, named_symbol};
+use megabatch_bars::{Error as BarsError, Overlaps, listed as listed_names, named_symbol, pair_without_ending};
 use serde_json::{Value, json};
 
 use super::Recipe;
@@ -61,6 +61,7 @@ fn append_in(
 ) -> Result<CommandReport> {
     let mut kept = ExistingSeries::open(out)?;
     let base = kept.base()?;
+    let given = &Recipe { symbol: own_symbol(&kept, given), ..given.clone() };
     take_stated_symbol(&mut kept, given, stated, out)?;
     take_stated_zone(&mut kept, given, stated);
     let given = &Recipe { bins: kept.recipe.named_bins(given, &kept.provenance)?, ..given.clone() };
@@ -151,6 +152,16 @@ fn require_same_choices(recorded: &Recipe, new: &Recipe, stated: &[String], out:
         }
     }
     Ok(())
+}
+
+/// The symbol of `given`, or the only one of the series, if that is the same currency pair without
+/// the ending of a broker.
+fn own_symbol(kept: &ExistingSeries, given: &Recipe) -> Option<String> {
+    let pair = given.symbol.as_deref().and_then(pair_without_ending);
+    match &kept.symbols()[..] {
+        [only] if pair.as_ref() == Some(only) => pair,
+        _ => given.symbol.clone(),
+    }
 }
 
 /// Takes the stated symbol for that of all files, if it is the one that the series has. The new

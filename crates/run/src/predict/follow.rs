@@ -24,7 +24,7 @@ use crate::ingest::taken_for;
 use crate::output;
 use crate::setup::computing::DeviceRequest;
 use crate::setup::settings::loss;
-use crate::text::utc;
+use crate::text::{plural, utc};
 
 /// Destination of predictions, a line for each bar.
 pub enum LineOutput<'a> {
@@ -174,10 +174,15 @@ impl PassedLines {
                 host.observer.note(&format!("{name}: its last line has no end yet, and is waited for"));
                 tail.next_into(&mut line)?;
             }
-            passed = PassedLines { next: lines.push(&line), finished: lines.take_finished_bar() };
+            passed = PassedLines { next: push(lines, &line, tail), finished: lines.take_finished_bar() };
         }
         Ok(passed)
     }
+}
+
+/// Bars of `line`, the last one that `tail` gave.
+fn push(lines: &mut BarLines, line: &[u8], tail: &Tail<'_>) -> BarsResult<Vec<Bar>> {
+    if tail.has_end() { lines.push(line) } else { lines.push_without_end(line) }
 }
 
 /// Puts `bar`, of which the history has a part, in its place as the last of `bars`. A file of the
@@ -335,14 +340,17 @@ impl Stream<'_, '_> {
                 }
                 self.progress.see(step, self.live, &self.totals);
             }
+            for note in self.lines.take_notes() {
+                host.observer.note(&note);
+            }
             for complaint in self.lines.take_complaints() {
-                host.observer.note(&complaint.to_string());
+                host.observer.note(&complaint);
                 self.totals.dropped += 1;
             }
             if !tail.next_into(&mut text)? {
                 break;
             }
-            next = self.lines.push(&text);
+            next = push(self.lines, &text, tail);
         }
         self.lines.finish()?;
         Ok(forecasts.finish()?)
@@ -372,17 +380,18 @@ fn report(
         text.push_str(&format!("; {already_written} more are in the output already"));
     }
     if passed_over > 0 {
-        text.push_str(&format!("; {passed_over} rows of bars that the states had seen were passed over"));
+        let rows = plural(passed_over as usize, "row");
+        let were = was_or_were(passed_over as usize);
+        text.push_str(&format!("; {rows} of bars that the states had seen {were} passed over"));
     }
     if dropped > 0 {
-        text.push_str(&format!("; {dropped} rows were dropped"));
+        text.push_str(&format!("; {} {} dropped", plural(dropped, "row"), was_or_were(dropped)));
     }
     if refused > 0 {
-        text.push_str(&format!("; {refused} rows were refused"));
+        text.push_str(&format!("; {} {} refused", plural(refused, "row"), was_or_were(refused)));
     }
     if holes > 0 {
-        let plural = if holes == 1 { "" } else { "s" };
-        text.push_str(&format!("; the states began anew after {holes} hole{plural}"));
+        text.push_str(&format!("; the states began anew after {}", plural(holes as usize, "hole")));
     }
     if !needed.is_empty() {
         text.push_str(&format!("; {}", needed_text(needed)));
@@ -405,6 +414,11 @@ fn report(
         },
     });
     CommandReport::new(text, &json)
+}
+
+/// The verb of a sentence about `count` things.
+fn was_or_were(count: usize) -> &'static str {
+    if count == 1 { "was" } else { "were" }
 }
 
 #[cfg(test)]

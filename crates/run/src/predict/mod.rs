@@ -4,6 +4,7 @@ pub(crate) mod bar_stream;
 mod folds;
 mod follow;
 mod forecast_lines;
+mod growing_file;
 mod latest;
 mod output_file;
 mod samples;

@@ -7,7 +7,7 @@ use megabatch_amp::Precision;
 use megabatch_bars::{
     BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionColumn, FunctionTail, Instrument,
     OnError, ReadOptions, Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, likely_symbol,
-    named_symbol, read,
+    named_symbol, pair_without_ending, read,
 };
 use megabatch_chunk_io::{SeriesColumn, SeriesFile};
 use megabatch_gpu_core::Device;
@@ -469,7 +469,8 @@ fn chosen<'a>(instruments: &'a [Value], data: &Path, symbol: Option<&str>, name:
         }
         (Some(symbol), _) => {
             let own = instruments.iter().find(|instrument| instrument["symbol"] == symbol);
-            own.or_else(|| only_in_any_case(instruments, symbol)).ok_or_else(|| {
+            let own = own.or_else(|| only_in_any_case(instruments, symbol));
+            own.or_else(|| only_of_pair(instruments, symbol)).ok_or_else(|| {
                 let meant = likely_symbol(symbol, &known).map(|name| format!("; did you mean {name}?"));
                 Error::usage(format!("--symbol {symbol}: {data} has {list}{}", meant.unwrap_or_default()))
             })
@@ -486,6 +487,16 @@ fn only_in_any_case<'a>(instruments: &'a [Value], symbol: &str) -> Option<&'a Va
     found.next().is_none().then_some(only)
 }
 
+/// The account of the currency pair that `symbol` is with a broker's ending, such as `EURUSD.r`.
+/// `None` if several instruments are that pair.
+fn only_of_pair<'a>(instruments: &'a [Value], symbol: &str) -> Option<&'a Value> {
+    let pair = pair_without_ending(symbol)?;
+    let is_form = |own: &str| likely_symbol(&pair, &[own.to_owned()]).is_some();
+    let mut found = instruments.iter().filter(|own| own["symbol"].as_str().is_some_and(is_form));
+    let only = found.next()?;
+    (found.next().is_none() && only["symbol"] == pair.as_str()).then_some(only)
+}
+
 /// The error for a model that cannot follow bars, with the reason and a remedy.
 pub(super) fn refuse(reason: &str) -> Error {
     Error::usage(format!("--follow: {reason}"))
@@ -493,7 +504,27 @@ pub(super) fn refuse(reason: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+
+    /// `--symbol EURUSD.r` was refused with the question whether EURUSD was meant.
+    #[test]
+    fn a_pair_with_the_ending_of_a_broker_is_found() {
+        for (symbols, symbol, expected) in [
+            (&["EURUSD", "USDJPY"][..], "EURUSD.r", Some("EURUSD")),
+            (&["EURUSD", "USDJPY"], "usdjpym", Some("USDJPY")),
+            (&["EURUSD", "EURUSDm"], "EURUSD.r", None),
+            (&["EURUSD"], "GBPUSD.r", None),
+            // Rows of that name would be passed over.
+            (&["EURUSD"], "EURUSD.pro", None),
+            (&["AAPL"], "AAPL.r", None),
+        ] {
+            let accounts: Vec<Value> = symbols.iter().map(|symbol| json!({ "symbol": symbol })).collect();
+            let found = only_of_pair(&accounts, symbol).and_then(|own| own["symbol"].as_str());
+            assert_eq!(found, expected, "{symbol}");
+        }
+    }
 
     #[test]
     fn rows_after_the_end_of_another_instrument_are_not_compared() {

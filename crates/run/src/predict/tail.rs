@@ -1,13 +1,13 @@
 //! Lines of a file that grows, or of any other source.
 
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, BufRead, BufReader};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use megabatch_bars::{ByteOrder, LINE_BYTES_MAX};
 
+use super::growing_file::GrowingFile;
 use crate::error::{Error, Result};
 
 /// Interval between checks of a file for new lines: far below the time of a bar, and little work.
@@ -61,16 +61,16 @@ pub(super) struct Tail<'a> {
     name: PathBuf,
     input: Input<'a>,
     text: TextPosition,
+    /// False once the last line was given and had no end.
+    has_end: bool,
     refused: Option<Box<dyn FnMut(Error) + 'a>>,
 }
 
 enum Input<'a> {
     Lines(Box<dyn BufRead + 'a>),
     File {
-        reader: BufReader<File>,
-        read_bytes: u64,
+        reader: BufReader<GrowingFile>,
         at_end: AtEnd,
-        identity: FileIdentity,
         /// The line whose end was not there yet.
         begun: Vec<u8>,
     },
@@ -163,13 +163,6 @@ impl TextPosition {
     }
 }
 
-/// Device and inode of a file.
-type FileIdentity = (u64, u64);
-
-fn identity(found: &Metadata) -> FileIdentity {
-    (found.dev(), found.ino())
-}
-
 impl<'a> Tail<'a> {
     /// Opens the source.
     pub(super) fn open(source: BarSource<'a>) -> Result<Self> {
@@ -179,6 +172,7 @@ impl<'a> Tail<'a> {
                     name: name.into(),
                     input: Input::Lines(lines),
                     text: TextPosition::default(),
+                    has_end: true,
                     refused,
                 });
             }
@@ -189,7 +183,7 @@ impl<'a> Tail<'a> {
         if found.is_dir() {
             return Err(unusable(path, "read", &io::ErrorKind::IsADirectory.into()));
         }
-        let mut reader = BufReader::new(file);
+        let mut reader = BufReader::new(GrowingFile::new(file, &found));
         if reader.fill_buf().map_err(|error| unusable(path, "read", &error))?.starts_with(GZIP_MAGIC) {
             let path = path.display();
             return Err(Error::data(format!(
@@ -198,8 +192,9 @@ impl<'a> Tail<'a> {
         }
         Ok(Tail {
             name: path.to_owned(),
-            input: Input::File { reader, read_bytes: 0, at_end, identity: identity(&found), begun: Vec::new() },
+            input: Input::File { reader, at_end, begun: Vec::new() },
             text: TextPosition::default(),
+            has_end: true,
             refused: None,
         })
     }
@@ -234,12 +229,13 @@ impl<'a> Tail<'a> {
             match &mut self.input {
                 Input::Lines(lines) => {
                     line.clear();
-                    let has_line = read_line(lines, line, &mut self.text)?.bytes > 0;
+                    let part = read_line(lines, line, &mut self.text)?;
+                    self.has_end = part.is_last;
                     self.decode(line);
-                    return Ok(has_line);
+                    return Ok(part.bytes > 0);
                 }
                 Input::File { at_end: AtEnd::Stop, .. } => return Ok(false),
-                Input::File { identity, read_bytes, .. } => wait(&self.name, *identity, *read_bytes)?,
+                Input::File { reader, .. } => wait(&self.name, reader.get_ref())?,
             }
         }
     }
@@ -247,17 +243,24 @@ impl<'a> Tail<'a> {
     /// Puts the next line of a file into `line` if it is whole now; false where more may come.
     /// Other sources are not asked: their lines may have to be waited for.
     pub(super) fn next_ready(&mut self, line: &mut Vec<u8>) -> Result<bool> {
-        let Input::File { reader, read_bytes, at_end, begun, .. } = &mut self.input else { return Ok(false) };
-        let read = read_line(reader, begun, &mut self.text);
-        let LinePart { bytes, is_last } = read.map_err(|error| unusable(&self.name, "read", &error))?;
-        *read_bytes += bytes as u64;
+        let Input::File { reader, at_end, begun } = &mut self.input else { return Ok(false) };
+        let LinePart { is_last, .. } = match read_line(reader, begun, &mut self.text) {
+            Err(_) if reader.get_ref().is_changed() => return Err(replaced(&self.name)),
+            read => read.map_err(|error| unusable(&self.name, "read", &error))?,
+        };
         let is_whole = is_last || (*at_end == AtEnd::Stop && !begun.is_empty());
         if is_whole {
             std::mem::swap(line, begun);
             begun.clear();
+            self.has_end = is_last;
             self.decode(line);
         }
         Ok(is_whole)
+    }
+
+    /// True if the last line that was given had its end.
+    pub(super) fn has_end(&self) -> bool {
+        self.has_end
     }
 
     /// Turns a line into UTF-8.
@@ -300,15 +303,19 @@ fn unusable(path: &Path, what: &str, error: &io::Error) -> Error {
     Error::data(format!("{}: cannot be {what}: {error}", path.display()))
 }
 
+/// The error for a file that does not have any longer what was read of it.
+fn replaced(path: &Path) -> Error {
+    Error::data(format!(
+        "{}: was cut or replaced while it was followed; a file that is followed may only grow",
+        path.display()
+    ))
+}
+
 /// Waits a while for the file to grow. One that has become shorter, or has another inode, is
 /// another file.
-fn wait(path: &Path, opened: FileIdentity, read_bytes: u64) -> Result<()> {
-    let is_same = |found: Metadata| identity(&found) == opened && found.len() >= read_bytes;
-    if !std::fs::metadata(path).is_ok_and(is_same) {
-        return Err(Error::data(format!(
-            "{}: was cut or replaced while it was followed; a file that is followed may only grow",
-            path.display()
-        )));
+fn wait(path: &Path, opened: &GrowingFile) -> Result<()> {
+    if !opened.is_at(path) {
+        return Err(replaced(path));
     }
     std::thread::sleep(INTERVAL);
     Ok(())
@@ -331,19 +338,39 @@ mod tests {
         for tail in [&mut waiting, &mut ending] {
             assert!(tail.next_ready(&mut line).unwrap() && line == b"one\n");
         }
-        assert!(ending.next_ready(&mut line).unwrap() && line == b"tw");
+        assert!(ending.has_end() && ending.next_ready(&mut line).unwrap() && line == b"tw" && !ending.has_end());
         assert!(!ending.next_into(&mut line).unwrap());
         assert!(!waiting.next_ready(&mut line).unwrap());
         assert_eq!([&waiting, &ending].map(Tail::has_begun_line), [true, false]);
         File::options().append(true).open(path).unwrap().write_all(b"o\nthree\n").unwrap();
         assert!(waiting.next_into(&mut line).unwrap() && line == b"two\n");
-        assert!(waiting.next_into(&mut line).unwrap() && line == b"three\n");
+        assert!(waiting.next_into(&mut line).unwrap() && line == b"three\n" && waiting.has_end());
         assert!(!waiting.next_ready(&mut line).unwrap() && !waiting.has_begun_line());
         let mut piped =
             Tail::open(BarSource::Lines { name: "-", lines: Box::new(&b"one"[..]), refused: None }).unwrap();
         assert!(!piped.next_ready(&mut line).unwrap());
         assert!(piped.next_into(&mut line).unwrap() && line == b"one");
         assert!(!piped.next_into(&mut line).unwrap());
+    }
+
+    /// An export that MetaTrader wrote over the one before was read on in the middle of a line.
+    #[test]
+    fn a_file_that_is_written_anew_in_place_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("live.csv");
+        let path = file.as_path();
+        let encode = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
+        for (before, after) in [("one\ntwo\n", "two\nthree\nfour\n"), ("one\ntw", "one\nto\nthree\n")] {
+            for [before, after] in [[before, after].map(|text| text.as_bytes().to_vec()), [before, after].map(encode)] {
+                std::fs::write(path, &before).unwrap();
+                let mut tail = Tail::open(BarSource::File { path, at_end: AtEnd::Wait }).unwrap();
+                let mut line = Vec::new();
+                while tail.next_ready(&mut line).unwrap() {}
+                std::fs::write(path, &after).unwrap();
+                let error = tail.next_into(&mut line).unwrap_err().to_string();
+                assert!(error.contains("live.csv: was cut or replaced while it was followed"), "{error}");
+            }
+        }
     }
 
     /// A file of MetaTrader in UTF-16, which `ingest` reads, had no line that was a bar.
@@ -373,8 +400,8 @@ mod tests {
                 let bytes = encode("one\ntwo");
                 let lines = Box::new(&bytes[..]);
                 let mut piped = Tail::open(BarSource::Lines { name: "-", lines, refused: None }).unwrap();
-                assert!(piped.next_into(&mut line).unwrap() && line == b"one\n");
-                assert!(piped.next_into(&mut line).unwrap() && line == b"two");
+                assert!(piped.next_into(&mut line).unwrap() && line == b"one\n" && piped.has_end());
+                assert!(piped.next_into(&mut line).unwrap() && line == b"two" && !piped.has_end());
             }
         }
     }

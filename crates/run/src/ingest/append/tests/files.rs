@@ -132,14 +132,19 @@ fn a_file_of_any_name_is_of_the_one_symbol_that_is_stated() {
     ingest(&base(vec![stage.old.clone()]), &stage.out, &Host::silent()).unwrap();
     let refused = said(&[&new], None).unwrap_err();
     assert!(refused.contains("does not fit `{}-*`") && refused.contains("add `--symbol EURUSD`"), "{refused}");
-    fs::write(&stage.out, before).unwrap();
-    let report = said(&[&new], Some("EURUSD")).unwrap();
-    assert_eq!(report.json["appended"]["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
+    // With the ending of a broker it was refused.
+    for symbol in ["EURUSD.r", "EURUSD"] {
+        fs::write(&stage.out, &before).unwrap();
+        let report = said(&[&new], Some(symbol)).unwrap();
+        assert_eq!(report.json["appended"]["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
+    }
     let scalers = ExistingSeries::open(&stage.out).unwrap().scalers;
     assert!(fs::read(&stage.out).unwrap() == ingested_anew(&stage.out, &scalers), "other bytes");
     leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
     // The series has the symbol now: it need not be stated again.
-    assert_eq!(said(&[&new], None).unwrap().json["appended"]["samples"], 0);
+    for symbol in [None, Some("EURUSD.r")] {
+        assert_eq!(said(&[&new], symbol).unwrap().json["appended"]["samples"], 0);
+    }
 }
 
 /// A file of the stated symbol's name was refused beside one of another name that was taken for it.
