@@ -58,7 +58,7 @@ pub use series::column_feature::{ColumnFeature, ColumnRule};
 pub use series::context::{AGE_IN_CONTEXT, ContextBars, context_bars, names_in_context, shared_features};
 pub use series::feature::{FUNCTION as FUNCTION_PREFIX, Feature};
 pub use series::foresight::{Foresight, foresight};
-pub use series::function_tail::FunctionTail;
+pub use series::function_stream::FunctionStream;
 pub use series::functions::{
     BarFunctions, FunctionAnswers, FunctionBars, FunctionCall, FunctionColumn, FunctionTargets, WithFunctions,
 };

@@ -679,8 +679,8 @@ class Run:
         none (`cold=True`).
 
         Data with features of functions need these again, as `features=[function]`. A function is called with all bars
-        of the history, and then for each bar that closes with the shortest tail that gave the values of all; its frames
-        are of the library of `bars`, or of that of `data`.
+        of the history, and then for each bar that closes with all bars so far; its frames are of the library of `bars`,
+        or of that of `data`.
 
         `context` are frames of the other instruments among the data's features, from the first bar of the history on.
         Bars that come after their last see its values.

@@ -229,8 +229,8 @@ fn begin<'a>(
 ) -> Result<(BarStream<'a>, SeenBars)> {
     let mut functions = None;
     if let Some(given) = host.functions {
-        let (with_columns, tail) = subject.with_functions(&bars, history, given)?;
-        (bars, functions) = (with_columns, Some(tail));
+        let (with_columns, stream) = subject.with_functions(&bars, history, given)?;
+        (bars, functions) = (with_columns, Some(stream));
     }
     let series = subject.series(bars.timeframe)?;
     subject.require_same_windows(&series)?;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use megabatch_amp::Precision;
 use megabatch_bars::{
-    BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionColumn, FunctionTail, Instrument,
+    BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionColumn, FunctionStream, Instrument,
     OnError, ReadOptions, Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, likely_symbol,
     named_symbol, read,
 };
@@ -261,7 +261,7 @@ impl StreamingModel {
         bars: &Bars,
         history: &History,
         functions: &'a dyn BarFunctions,
-    ) -> Result<(Bars, FunctionTail<'a>)> {
+    ) -> Result<(Bars, FunctionStream<'a>)> {
         let plain =
             SeriesSpec { target_kind: TargetKind::default(), weight: None, ..self.recipe.without_functions().spec() };
         let seen = FunctionBars::read(&self.symbol, bars, &plain, &self.recipe.function_columns)?;
@@ -278,8 +278,8 @@ impl StreamingModel {
         if *history == History::OfTheData {
             self.require_recorded_values(&seen, &features)?;
         }
-        let tail = FunctionTail::new(&seen, &features, functions)?;
-        Ok((seen.followed(&features, &plain, self.recipe.on_error)?, tail))
+        let stream = FunctionStream::new(&seen, &features, functions);
+        Ok((seen.followed(&features, &plain, self.recipe.on_error)?, stream))
     }
 
     /// Refuses columns that have other values than the data at the last bars of these.
