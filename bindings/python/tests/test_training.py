@@ -955,11 +955,17 @@ class Following(InFolder):
                 follower.push(rows[1])
 
     def bad_bars_are_refused(self, run: mb.Run, rows: list[dict[str, Any]], expected: list[mb.Forecast]) -> None:
+        import pandas
+
         found: list[mb.Forecast | None] = []
         sent = 0
         with run.follow() as follower:
             with self.assertRaisesRegex(mb.DataError, "the time of the bar is 'noon': expected"):
                 follower.push({**rows[0], "time": "noon"})
+            # The next bar was refused for the first.
+            for wrong in ("2021-99-99", "2021-01-31 25:00", pandas.NaT, np.datetime64("NaT")):
+                with self.assertRaisesRegex(mb.DataError, "the time of the bar is .*: expected one such as"):
+                    follower.push({**rows[0], "time": wrong})
             for number, row in enumerate(rows):
                 for wrong, message in [
                     ({**row, "high": row["low"] / 2}, "inconsistent prices"),
@@ -976,6 +982,8 @@ class Following(InFolder):
         self.assertEqual([one.time for one in found if one], [one.time for one in expected])
         for one, other in zip(filter(None, found), expected):
             np.testing.assert_array_equal(one.values, other.values)
+        with run.follow() as follower, self.assertRaises(mb.DataError):
+            follower.push({**rows[0], "time": pandas.NaT})
         # What ends a block is told, not that the stream has ended.
         with self.assertRaisesRegex(mb.DataError, "inconsistent prices"), run.follow() as follower:
             follower.push({**rows[0], "high": 0.5})

@@ -1101,9 +1101,15 @@ def _columns_of_bar(bar: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _time(time: Any, zone: str | None) -> str:
+    """The time of a bar as a text. Rows are sent with times that can be read alone: the first shows the format of all."""
+    text = _time_text(time, zone)
+    if not _megabatch.is_time(text):
+        raise DataError(f"the time of the bar is {time!r}: expected one such as 2024-01-31 17:00", column="time")
+    return text
+
+
+def _time_text(time: Any, zone: str | None) -> str:
     if isinstance(time, str):
-        if not re.match(r"\s*\d{4}[-/]\d{1,2}[-/]\d{1,2}", time):
-            raise DataError(f"the time of the bar is {time!r}: expected one such as 2024-01-31 17:00", column="time")
         return time
     if isinstance(time, np.datetime64):
         text = str(np.datetime_as_string(time, unit="ns"))
