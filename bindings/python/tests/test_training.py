@@ -947,6 +947,22 @@ class Following(InFolder):
         self.assertEqual(caught.exception.row, 250)
         until = bad["time"].iloc[250].tz_localize(None).to_datetime64()
         self.assertEqual([one.time for one in seen], [one.time for one in by_frame if one.time <= until])
+        # A volume that was missing was 0, and so was its feature.
+        priced = {name: own for name, own in rows[0].items() if name != "volume"}
+        for wrong in (priced, {**priced, "volume": np.nan}):
+            with run.follow() as follower:
+                with self.assertRaisesRegex(mb.DataError, "expected a volume, from which features are computed"):
+                    follower.push(wrong)
+                follower.push(rows[0])
+            self.assertEqual(follower.close()["bars"], 1)
+        with self.assertRaisesRegex(mb.DataError, "expected a volume, from which features are computed"):
+            list(run.follow(coming.drop(columns="volume")))
+        prices_alone = mb.ingest(past, symbol="EURUSD", out=self.folder / "prices.h5", features=["body", "range"], **options)
+        of_prices = mb.train(prices_alone, MODEL, out=self.folder / "of-prices", max_steps=2)
+        with of_prices.follow(data=prices_alone) as follower:
+            follower.push(rows[0])
+            follower.push({name: own for name, own in rows[1].items() if name != "volume"})
+        self.assertEqual(follower.close()["bars"], 2)
         # Other columns of files go on too.
         split = {**rows[0], "adj_close": rows[0]["close"] / 7}
         with run.follow(cold=True) as follower:

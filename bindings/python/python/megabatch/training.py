@@ -712,7 +712,7 @@ class Run:
             "zone": zone,
             "functions": _functions_of(features, bars, path, context),
         }
-        return Follower(_megabatch.Follower(call), bars, symbol or own, zone)
+        return Follower(_megabatch.Follower(call), bars, symbol or own, zone, needs_volume=_needs_volume(path))
 
 
 def _require_bars(bars: Any) -> None:
@@ -734,6 +734,15 @@ def _clock_and_symbols(data: str | None) -> tuple[str | None, list[str]]:
             clock, symbols = _megabatch.clock_and_symbols(data)
             return clock and clock[0], symbols
     return None, []
+
+
+def _needs_volume(data: str | None) -> bool:
+    """True if features of a series file are computed from the volume."""
+    if data is not None:
+        with contextlib.suppress(MegabatchError):
+            names = {name for own in Dataset(data).features.values() for name in own}
+            return not names.isdisjoint(("log_volume", "relative_volume"))
+    return False
 
 
 def _functions_of(
@@ -928,11 +937,15 @@ class Forecast:
 class Follower:
     """A model that predicts bars as they come."""
 
-    def __init__(self, native: _megabatch.Follower, bars: Any, symbol: str | None, zone: str | None) -> None:
+    def __init__(
+        self, native: _megabatch.Follower, bars: Any, symbol: str | None, zone: str | None, *, needs_volume: bool
+    ) -> None:
         self._native = native
         self._bars = bars
         self._symbol = symbol
         self._zone = zone
+        self._no_volume = "nan" if needs_volume else "0"
+        """The volume of a bar that has none."""
         self._columns: list[tuple[str, Any]] = []
         """Numbers of a bar that is pushed: their names in a header, and in the bar."""
         self._names: set[str] = set()
@@ -964,7 +977,7 @@ class Follower:
             # Keys may have another case than those of the first bar.
             known = dict(_columns_of_bar(bar))
             present = [(name, known.get(name, own)) for name, own in columns]
-        numbers = [_number(bar, name, own) for name, own in present]
+        numbers = [_number(bar, name, own, self._no_volume) for name, own in present]
         line = ",".join([_time(time, self._zone), *numbers])
         self._columns = columns
         self._pushed += 1
@@ -1091,7 +1104,7 @@ def _time_of_bar(bar: Mapping[str, Any]) -> Any:
 
 
 def _columns_of_bar(bar: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The numbers of a bar by the names that a header of a file may have; the volume is 0 where it has none."""
+    """The numbers of a bar by the names that a header of a file may have, the volume also where it has none."""
     keys = list(bar.keys())
     *_, numbers, others = _places(tuple(str(key) for key in keys))
     known = {name: keys[place] for name, place in numbers}
@@ -1140,11 +1153,11 @@ def _epoch_time(time: Any) -> str:
     )
 
 
-def _number(bar: Mapping[str, Any], name: str, own: Any) -> str:
-    """The number of a bar that is `own` in it and `name` in a header."""
+def _number(bar: Mapping[str, Any], name: str, own: Any, no_volume: str) -> str:
+    """The number of a bar that is `own` in it and `name` in a header; `no_volume` for a volume that it has not."""
     if own not in bar:
         if name == "volume":
-            return "0"
+            return no_volume
         expected = "; expected time, open, high, low, close and perhaps volume"
         reason = expected if name in ("open", "high", "low", "close") else ", which the first bar had"
         raise DataError(f"the bar has no {own!r}{reason}", column=name)

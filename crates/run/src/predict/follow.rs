@@ -73,6 +73,7 @@ pub fn follow(
     let (name, known_until) = (tail.name().to_owned(), bars.open_time.last().copied());
     let bar_lines = || {
         let lines = BarLines::new(&name, &options, subject.base, known_until);
+        let lines = if subject.needs_volume() { lines.requiring_volume() } else { lines };
         match file {
             Some(path) => lines.in_file(path),
             None => lines,
