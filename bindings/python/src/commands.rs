@@ -8,7 +8,7 @@ use megabatch_run::config::SettingSources;
 use megabatch_run::graph::{BoxEdges, BuildRequest, Destination, GraphKind, Options, Symmetry, Widths};
 use megabatch_run::ingest::{
     BarClock, BarColumn, BarColumns, BarTimeColumn, BarTimes, Bins, Feature, FeatureList, FunctionInputs, Recipe,
-    TableColumns, Timeframe, Zone, likely_symbol as likely,
+    TableColumns, Timeframe, Zone, is_iso_time, likely_symbol as likely,
 };
 use megabatch_run::memory::{Policies, ReplayOptions, SnapshotOptions, Trace, replay, snapshot};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
@@ -137,6 +137,12 @@ pub(crate) fn clock_and_symbols(py: Python<'_>, path: PathBuf) -> PyResult<Clock
     process::check(py)?;
     let (clock, symbols) = py.detach(|| Recipe::clock_and_symbols(&path)).or_raise(py)?;
     Ok((clock.map(|BarClock { zone, is_stated }| (zone.to_string(), is_stated)), symbols))
+}
+
+/// True for a text that is the time of a bar, as `push` takes it.
+#[pyfunction]
+pub(crate) fn is_time(text: &str) -> bool {
+    is_iso_time(text)
 }
 
 /// The first of `symbols` that `name` may be another name of.

@@ -20,8 +20,8 @@ TIMEFRAMES = {"M1": (1, 30), "M5": (5, 12)} | ({"H1": (60, 6)} if IS_WHOLE else 
 DAYS = 366 if IS_WHOLE else 12
 SPANS = (3, 5, 8, 13, 21, 34) if IS_WHOLE else (8, 21)
 RSI_SPANS = (7, 14, 28) if IS_WHOLE else (14,)
-COMING = 1000 if IS_WHOLE else 600
-"""Bars that come one by one; the functions are called for each."""
+COMING = 200 if IS_WHOLE else 600
+"""Bars that come one by one; the functions are called with all bars for each."""
 AHEAD = 30
 """Bars that a label looks ahead at most."""
 

@@ -1003,6 +1003,22 @@ class Following(InFolder):
         self.assertEqual(caught.exception.row, 250)
         until = bad["time"].iloc[250].tz_localize(None).to_datetime64()
         self.assertEqual([one.time for one in seen], [one.time for one in by_frame if one.time <= until])
+        # A volume that was missing was 0, and so was its feature.
+        priced = {name: own for name, own in rows[0].items() if name != "volume"}
+        for wrong in (priced, {**priced, "volume": np.nan}):
+            with run.follow() as follower:
+                with self.assertRaisesRegex(mb.DataError, "expected a volume, from which features are computed"):
+                    follower.push(wrong)
+                follower.push(rows[0])
+            self.assertEqual(follower.close()["bars"], 1)
+        with self.assertRaisesRegex(mb.DataError, "expected a volume, from which features are computed"):
+            list(run.follow(coming.drop(columns="volume")))
+        prices_alone = mb.ingest(past, symbol="EURUSD", out=self.folder / "prices.h5", features=["body", "range"], **options)
+        of_prices = mb.train(prices_alone, MODEL, out=self.folder / "of-prices", max_steps=2)
+        with of_prices.follow(data=prices_alone) as follower:
+            follower.push(rows[0])
+            follower.push({name: own for name, own in rows[1].items() if name != "volume"})
+        self.assertEqual(follower.close()["bars"], 2)
         # Other columns of files go on too.
         split = {**rows[0], "adj_close": rows[0]["close"] / 7}
         with run.follow(cold=True) as follower:
@@ -1011,11 +1027,17 @@ class Following(InFolder):
                 follower.push(rows[1])
 
     def bad_bars_are_refused(self, run: mb.Run, rows: list[dict[str, Any]], expected: list[mb.Forecast]) -> None:
+        import pandas
+
         found: list[mb.Forecast | None] = []
         sent = 0
         with run.follow() as follower:
             with self.assertRaisesRegex(mb.DataError, "the time of the bar is 'noon': expected"):
                 follower.push({**rows[0], "time": "noon"})
+            # The next bar was refused for the first.
+            for wrong in ("2021-99-99", "2021-01-31 25:00", pandas.NaT, np.datetime64("NaT")):
+                with self.assertRaisesRegex(mb.DataError, "the time of the bar is .*: expected one such as"):
+                    follower.push({**rows[0], "time": wrong})
             for number, row in enumerate(rows):
                 for wrong, message in [
                     ({**row, "high": row["low"] / 2}, "inconsistent prices"),
@@ -1032,6 +1054,8 @@ class Following(InFolder):
         self.assertEqual([one.time for one in found if one], [one.time for one in expected])
         for one, other in zip(filter(None, found), expected):
             np.testing.assert_array_equal(one.values, other.values)
+        with run.follow() as follower, self.assertRaises(mb.DataError):
+            follower.push({**rows[0], "time": pandas.NaT})
         # What ends a block is told, not that the stream has ended.
         with self.assertRaisesRegex(mb.DataError, "inconsistent prices"), run.follow() as follower:
             follower.push({**rows[0], "high": 0.5})

@@ -58,7 +58,7 @@ pub use series::column_feature::{ColumnFeature, ColumnRule};
 pub use series::context::{AGE_IN_CONTEXT, ContextBars, context_bars, names_in_context, shared_features};
 pub use series::feature::{FUNCTION as FUNCTION_PREFIX, Feature};
 pub use series::foresight::{Foresight, foresight};
-pub use series::function_tail::FunctionTail;
+pub use series::function_stream::FunctionStream;
 pub use series::functions::{
     BarFunctions, FunctionAnswers, FunctionBars, FunctionCall, FunctionColumn, FunctionTargets, WithFunctions,
 };
@@ -84,6 +84,6 @@ pub use ticks::reader::{DroppedTicks, TickBarReader, TickSummary};
 pub use time::bin_clock::BinClock;
 pub use time::date_order::DateOrder;
 pub use time::timeframe::Timeframe;
-pub use time::timestamp::listed;
+pub use time::timestamp::{is_iso_time, listed};
 pub use time::zone::Zone;
 pub use unknown_name::UnknownName;

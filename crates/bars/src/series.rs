@@ -6,7 +6,7 @@ pub(crate) mod feature_chunks;
 pub(crate) mod feature_column;
 pub(crate) mod feature_stream;
 pub(crate) mod foresight;
-pub(crate) mod function_tail;
+pub(crate) mod function_stream;
 pub(crate) mod functions;
 pub(crate) mod instrument;
 pub(crate) mod late_targets;

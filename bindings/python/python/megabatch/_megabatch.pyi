@@ -404,6 +404,11 @@ def inspect(path: str | PathLike[str], all: bool) -> tuple[str, dict[str, Any]]:
     Contents and faults of a file of samples or bars: what fits on a screen, or all.
     """
 
+def is_time(text: str) -> bool:
+    """
+    True for a text that is the time of a bar, as `push` takes it.
+    """
+
 def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[str]], context: SupportsGetItem[int, str], samples: SupportsIndex, seed: SupportsIndex, set: SupportsGetItem[int, str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
     """
     Proves that no sample of a series file sees the future.

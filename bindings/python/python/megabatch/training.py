@@ -681,8 +681,8 @@ class Run:
         none (`cold=True`).
 
         Data with features of functions need these again, as `features=[function]`. A function is called with all bars
-        of the history, and then for each bar that closes with the shortest tail that gave the values of all; its frames
-        are of the library of `bars`, or of that of `data`.
+        of the history, and then for each bar that closes with all bars so far; its frames are of the library of `bars`,
+        or of that of `data`.
 
         `context` are frames of the other instruments among the data's features, from the first bar of the history on.
         Bars that come after their last see its values.
@@ -714,7 +714,7 @@ class Run:
             "zone": zone,
             "functions": _functions_of(features, bars, path, context),
         }
-        return Follower(_megabatch.Follower(call), bars, symbol or own, zone)
+        return Follower(_megabatch.Follower(call), bars, symbol or own, zone, needs_volume=_needs_volume(path))
 
 
 def _require_bars(bars: Any) -> None:
@@ -736,6 +736,15 @@ def _clock_and_symbols(data: str | None) -> tuple[str | None, list[str]]:
             clock, symbols = _megabatch.clock_and_symbols(data)
             return clock and clock[0], symbols
     return None, []
+
+
+def _needs_volume(data: str | None) -> bool:
+    """True if features of a series file are computed from the volume."""
+    if data is not None:
+        with contextlib.suppress(MegabatchError):
+            names = {name for own in Dataset(data).features.values() for name in own}
+            return not names.isdisjoint(("log_volume", "relative_volume"))
+    return False
 
 
 def _functions_of(
@@ -930,11 +939,15 @@ class Forecast:
 class Follower:
     """A model that predicts bars as they come."""
 
-    def __init__(self, native: _megabatch.Follower, bars: Any, symbol: str | None, zone: str | None) -> None:
+    def __init__(
+        self, native: _megabatch.Follower, bars: Any, symbol: str | None, zone: str | None, *, needs_volume: bool
+    ) -> None:
         self._native = native
         self._bars = bars
         self._symbol = symbol
         self._zone = zone
+        self._no_volume = "nan" if needs_volume else "0"
+        """The volume of a bar that has none."""
         self._columns: list[tuple[str, Any]] = []
         """Numbers of a bar that is pushed: their names in a header, and in the bar."""
         self._names: set[str] = set()
@@ -966,7 +979,7 @@ class Follower:
             # Keys may have another case than those of the first bar.
             known = dict(_columns_of_bar(bar))
             present = [(name, known.get(name, own)) for name, own in columns]
-        numbers = [_number(bar, name, own) for name, own in present]
+        numbers = [_number(bar, name, own, self._no_volume) for name, own in present]
         line = ",".join([_time(time, self._zone), *numbers])
         self._columns = columns
         self._pushed += 1
@@ -1093,7 +1106,7 @@ def _time_of_bar(bar: Mapping[str, Any]) -> Any:
 
 
 def _columns_of_bar(bar: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The numbers of a bar by the names that a header of a file may have; the volume is 0 where it has none."""
+    """The numbers of a bar by the names that a header of a file may have, the volume also where it has none."""
     keys = list(bar.keys())
     *_, numbers, others = _places(tuple(str(key) for key in keys))
     known = {name: keys[place] for name, place in numbers}
@@ -1103,9 +1116,15 @@ def _columns_of_bar(bar: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _time(time: Any, zone: str | None) -> str:
+    """The time of a bar as a text. Rows are sent with times that can be read alone: the first shows the format of all."""
+    text = _time_text(time, zone)
+    if not _megabatch.is_time(text):
+        raise DataError(f"the time of the bar is {time!r}: expected one such as 2024-01-31 17:00", column="time")
+    return text
+
+
+def _time_text(time: Any, zone: str | None) -> str:
     if isinstance(time, str):
-        if not re.match(r"\s*\d{4}[-/]\d{1,2}[-/]\d{1,2}", time):
-            raise DataError(f"the time of the bar is {time!r}: expected one such as 2024-01-31 17:00", column="time")
         return time
     if isinstance(time, np.datetime64):
         text = str(np.datetime_as_string(time, unit="ns"))
@@ -1136,11 +1155,11 @@ def _epoch_time(time: Any) -> str:
     )
 
 
-def _number(bar: Mapping[str, Any], name: str, own: Any) -> str:
-    """The number of a bar that is `own` in it and `name` in a header."""
+def _number(bar: Mapping[str, Any], name: str, own: Any, no_volume: str) -> str:
+    """The number of a bar that is `own` in it and `name` in a header; `no_volume` for a volume that it has not."""
     if own not in bar:
         if name == "volume":
-            return "0"
+            return no_volume
         expected = "; expected time, open, high, low, close and perhaps volume"
         reason = expected if name in ("open", "high", "low", "close") else ", which the first bar had"
         raise DataError(f"the bar has no {own!r}{reason}", column=name)

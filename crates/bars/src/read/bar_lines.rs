@@ -120,6 +120,8 @@ pub struct BarLines {
     have_values: bool,
     /// True once a row had a volume.
     has_volume: bool,
+    /// True if rows without a volume are refused.
+    needs_volume: bool,
     fillers: FillerFinder,
     header: Vec<u8>,
     /// Lines that came before the format was known.
@@ -181,6 +183,7 @@ impl BarLines {
             own_columns: OwnColumns::default(),
             have_values: false,
             has_volume: false,
+            needs_volume: false,
             fillers: FillerFinder::new(base),
             header: Vec::new(),
             head: Vec::new(),
@@ -224,6 +227,12 @@ impl BarLines {
     #[must_use]
     pub fn in_file(self, file: &Path) -> Self {
         BarLines { file: Some(file.to_owned()), ..self }
+    }
+
+    /// The reader, which refuses rows without a volume: features are computed from it.
+    #[must_use]
+    pub fn requiring_volume(self) -> Self {
+        BarLines { needs_volume: true, ..self }
     }
 
     /// Takes the next line, with or without its end. Returns its bars in order of time: none for a
@@ -406,7 +415,7 @@ impl BarLines {
                 self.symbol_column.check(&self.name, &self.header, format, None)?;
             }
         }
-        let row = row.and_then(|row| self.checked(row));
+        let row = row.and_then(|row| self.checked(row, format));
         let is_cut = row.is_err()
             && self.unfinished_line == Some(line)
             && may_be_cut(&fields, self.field_count, format, &self.own_columns, line);
@@ -495,7 +504,11 @@ impl BarLines {
         self.options.stamped_at.delay_ns(self.base)
     }
 
-    fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {
+    fn checked(&mut self, row: BarRow, format: &RowFormat) -> Result<BarRow, RowFault> {
+        if self.needs_volume && (row.volume.is_nan() || format.columns.volume.is_none()) {
+            let expected = "a volume, from which features are computed".to_owned();
+            return Err(RowFault { kind: RowError::NoValue, expected });
+        }
         // A row without volume is a bar as long as no row has one.
         let row = row.without_volume().filter(|_| !self.has_volume).unwrap_or(row);
         self.has_volume |= row.volume > 0.0;

@@ -172,6 +172,11 @@ impl Feature {
         matches!(self, Feature::DaySin | Feature::DayCos | Feature::WeekSin | Feature::WeekCos)
     }
 
+    /// True if it is computed from the volume.
+    pub fn reads_volume(&self) -> bool {
+        matches!(self, Feature::LogVolume | Feature::RelativeVolume)
+    }
+
     fn facts(&self) -> Facts {
         let (name, warm_up) = match self {
             Feature::LogReturn => ("log_return", 1),

@@ -324,7 +324,7 @@ impl FunctionBars {
     }
 
     /// The bars with the columns of features that [`FunctionBars::call`] gave, between those of the
-    /// files and those that only functions see, as [`FunctionTail`](crate::FunctionTail) goes on
+    /// files and those that only functions see, as [`FunctionStream`](crate::FunctionStream) goes on
     /// with them.
     ///
     /// # Errors

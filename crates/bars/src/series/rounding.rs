@@ -33,11 +33,6 @@ impl Tolerance {
         Tolerance { share: if column.is_single { SINGLE_ROUNDING } else { DOUBLE_ROUNDING }, spread }
     }
 
-    /// For differences up to `share` of the values of `column` and of their spread.
-    pub(crate) fn with_share(column: &FunctionColumn, share: f64) -> Self {
-        Tolerance { share, ..Tolerance::new(column, &[]) }
-    }
-
     pub(crate) fn between(&self, one: f64, other: f64) -> f64 {
         self.share * (one.abs().max(other.abs()) + self.spread)
     }

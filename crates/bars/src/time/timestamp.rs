@@ -73,6 +73,11 @@ pub(crate) fn parse_stamp(field: &[u8], style: DateStyle) -> Option<RowTime> {
     }
 }
 
+/// True for a time as rows of the format `iso` have it.
+pub fn is_iso_time(text: &str) -> bool {
+    parse_stamp(text.trim().as_bytes(), DateStyle::Dashed).is_some()
+}
+
 /// The name of a zone, such as `US/Eastern`, that stands behind a time.
 pub(crate) fn zone_name(field: &[u8]) -> Option<&[u8]> {
     let place = field.iter().rposition(|&byte| byte == b' ')?;

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use megabatch_bars::{
-    Bar, BarSource as _, Bars, FileSummary, ReadSummary, Recording, RowError, SpooledBars, Timeframe,
+    Bar, BarSource as _, Bars, Feature, FileSummary, ReadSummary, Recording, RowError, SpooledBars, Timeframe,
     later_weeks_doubt, listed as listed_names, partition_point,
 };
 use serde_json::Value;
@@ -184,6 +184,25 @@ pub(super) fn without_common_bars(recordings: &[Recording], kept: &ExistingSerie
             listed_names(&apart)
         )
     })
+}
+
+/// Warnings of instruments whose bars in `kept` have a volume, and whose new ones have none, where
+/// some of `features` are computed from it.
+pub(super) fn without_volume(recordings: &[Recording], kept: &ExistingSeries, features: &[Feature]) -> Vec<String> {
+    let names: Vec<&str> = features.iter().filter(|own| own.reads_volume()).map(Feature::name).collect();
+    let warning = |Recording { symbol, summary, .. }: &Recording| {
+        let then = &instrument(&kept.provenance, symbol)?["bars"];
+        let (all, without) = (then["all"].as_u64()?, then["without_volume"].as_u64()?);
+        let new = summary.bars.all.checked_sub(all).filter(|new| *new > 0)?;
+        let is_without = without < all && summary.bars.without_volume >= without + new;
+        is_without.then(|| {
+            format!(
+                "{symbol}: none of its {new} new bars has a volume, and those before have: {} is that of a volume of 0; give bars with volumes",
+                names.join(", ")
+            )
+        })
+    };
+    if names.is_empty() { Vec::new() } else { recordings.iter().filter_map(warning).collect() }
 }
 
 /// Files of a provenance by use.

@@ -15,7 +15,9 @@ use serde_json::{Value, json};
 use super::disk::{require_free, share_under_way};
 use super::existing_series::{ExistingSeries, PrefixCheck};
 use super::functions::{FunctionUse, ReadBars};
-use super::new_bars::{changed_clocks, continued_bars, other_weeks, require_fitting, without_common_bars};
+use super::new_bars::{
+    changed_clocks, continued_bars, other_weeks, require_fitting, without_common_bars, without_volume,
+};
 use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
 use super::spool::{SpoolFolder, parsed_row_bytes};
@@ -245,6 +247,7 @@ pub(super) fn write(
     let mut doubts = implausible::warnings(&instruments, &spec)?;
     if let Some(kept) = &kept {
         doubts.extend(without_common_bars(&recordings.universe.recordings, kept));
+        doubts.extend(without_volume(&recordings.universe.recordings, kept, &spec.features));
         doubts.extend(other_weeks(&recordings.universe.recordings, &bars, kept)?);
     }
     let mut report = SeriesReport::new(out, &recordings, &spec, &header, doubts);

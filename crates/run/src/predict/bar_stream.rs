@@ -1,7 +1,7 @@
 //! A model that predicts the bars of one instrument as they come. Series and states advance
 //! together, a bar at a time.
 
-use megabatch_bars::{Bar, Bars, FunctionTail, GapPolicy, SeriesStep, SeriesStream};
+use megabatch_bars::{Bar, Bars, FunctionStream, GapPolicy, SeriesStep, SeriesStream};
 use megabatch_nn_cpu::StreamingPredictor;
 
 use crate::error::Result;
@@ -24,7 +24,7 @@ pub(crate) enum Streaming {
 pub(crate) struct BarStream<'a> {
     series: SeriesStream,
     /// Functions among the features.
-    functions: Option<FunctionTail<'a>>,
+    functions: Option<FunctionStream<'a>>,
     follower: StreamingPredictor,
     /// The last rows of each timeframe, `[T, F]` at most, where windows are computed anew.
     windows: Option<Vec<Vec<f32>>>,
@@ -40,7 +40,7 @@ impl<'a> BarStream<'a> {
     }
 
     /// The stream with functions among its features; bars that are replayed have their columns.
-    pub(crate) fn with_functions(self, functions: Option<FunctionTail<'a>>) -> Self {
+    pub(crate) fn with_functions(self, functions: Option<FunctionStream<'a>>) -> Self {
         BarStream { functions, ..self }
     }
 

@@ -73,6 +73,7 @@ pub fn follow(
     let (name, known_until) = (tail.name().to_owned(), bars.open_time.last().copied());
     let bar_lines = || {
         let lines = BarLines::new(&name, &options, subject.base, known_until);
+        let lines = if subject.needs_volume() { lines.requiring_volume() } else { lines };
         match file {
             Some(path) => lines.in_file(path),
             None => lines,
@@ -234,8 +235,8 @@ fn begin<'a>(
 ) -> Result<(BarStream<'a>, SeenBars)> {
     let mut functions = None;
     if let Some(given) = host.functions {
-        let (with_columns, tail) = subject.with_functions(&bars, history, given)?;
-        (bars, functions) = (with_columns, Some(tail));
+        let (with_columns, stream) = subject.with_functions(&bars, history, given)?;
+        (bars, functions) = (with_columns, Some(stream));
     }
     let series = subject.series(bars.timeframe)?;
     subject.require_same_windows(&series)?;

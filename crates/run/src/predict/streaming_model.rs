@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use megabatch_amp::Precision;
 use megabatch_bars::{
-    BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionColumn, FunctionTail, Instrument,
+    BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionColumn, FunctionStream, Instrument,
     OnError, ReadOptions, Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, likely_symbol,
     named_symbol, pair_without_ending, read,
 };
@@ -111,6 +111,8 @@ pub(super) struct StreamingModel {
     pub(super) scalers: Scalers,
     pub(super) recipe: Recipe,
     pip_size: f64,
+    /// True if bars of the instrument have a volume.
+    has_volume: bool,
     /// Zone of the files of the instrument.
     zone: Option<Zone>,
     /// True if the files have several zones, so that each has to give its own.
@@ -171,6 +173,7 @@ impl StreamingModel {
             symbol: own["symbol"].as_str().unwrap_or_default().to_owned(),
             base: own["base"].as_str().unwrap_or_default().parse()?,
             pip_size: own["pip_size"].as_f64().unwrap_or(1.0),
+            has_volume: own["bars"]["without_volume"] != own["bars"]["all"],
             zone: told("zone").map(str::parse).transpose()?,
             has_several_zones: zones.len() > 1,
             format: told("format").map(str::parse).transpose()?,
@@ -205,6 +208,11 @@ impl StreamingModel {
     /// Horizons K, and numbers [K, M] that the model gives.
     pub(super) fn outputs(&self) -> (usize, usize) {
         (self.horizons, self.outputs)
+    }
+
+    /// True if features are computed from the volume, and it is known.
+    pub(super) fn needs_volume(&self) -> bool {
+        self.has_volume && self.spec.features.iter().any(Feature::reads_volume)
     }
 
     /// The instrument's name, if the file has several.
@@ -261,7 +269,7 @@ impl StreamingModel {
         bars: &Bars,
         history: &History,
         functions: &'a dyn BarFunctions,
-    ) -> Result<(Bars, FunctionTail<'a>)> {
+    ) -> Result<(Bars, FunctionStream<'a>)> {
         let plain =
             SeriesSpec { target_kind: TargetKind::default(), weight: None, ..self.recipe.without_functions().spec() };
         let seen = FunctionBars::read(&self.symbol, bars, &plain, &self.recipe.function_columns)?;
@@ -278,8 +286,8 @@ impl StreamingModel {
         if *history == History::OfTheData {
             self.require_recorded_values(&seen, &features)?;
         }
-        let tail = FunctionTail::new(&seen, &features, functions)?;
-        Ok((seen.followed(&features, &plain, self.recipe.on_error)?, tail))
+        let stream = FunctionStream::new(&seen, &features, functions);
+        Ok((seen.followed(&features, &plain, self.recipe.on_error)?, stream))
     }
 
     /// Refuses columns that have other values than the data at the last bars of these.

@@ -156,6 +156,25 @@ fn a_volume_may_be_missing_until_there_is_one() {
     assert!(complaints[0].contains("line 3: inconsistent prices: expected a volume"), "{complaints:?}");
 }
 
+/// Features of the volume were those of a volume of 0.
+#[test]
+fn a_volume_that_features_need_is_in_every_row() {
+    let named = |names: &str, row: &str| format!("time,open,high,low,close{names}\n2018-01-02 00:05,1,2,1,2{row}\n");
+    for (text, bars) in
+        [(named(",volume", ",0"), 1), (named(",volume", ",nan"), 0), (named(",volume", ","), 0), (named("", ""), 0)]
+    {
+        let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None).requiring_volume();
+        let found: Vec<Result<Vec<Bar>>> = text.split_inclusive('\n').map(|line| lines.push(line.as_bytes())).collect();
+        match &found[1] {
+            Ok(found) => assert_eq!(found.len(), bars, "{text}"),
+            Err(error) => {
+                let expected = "live: line 2: column without a value: expected a volume, from which features";
+                assert!(bars == 0 && error.to_string().starts_with(expected), "{error}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_copy_of_the_last_row_is_dropped_in_every_mode() {
     for on_error in OnError::ALL {

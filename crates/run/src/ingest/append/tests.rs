@@ -122,6 +122,21 @@ fn the_answer_says_what_was_appended() {
     stage.require_untouched(&before);
 }
 
+/// Features of the volume were those of a volume of 0 from the new bars on, without a word.
+#[test]
+fn new_bars_without_volumes_are_warned_of() {
+    let stage = Stage::new();
+    let new = stage.rest(CUT);
+    let text = fs::read_to_string(&new).unwrap();
+    let without = text.lines().map(|row| format!("{}\n", row.rsplit_once(',').unwrap().0));
+    fs::write(&new, without.collect::<String>()).unwrap();
+    let report = appended(&[new], &stage.out).unwrap();
+    let rows = rows_in(&stage.whole) - CUT;
+    let warning =
+        format!("EURUSD: none of its {rows} new bars has a volume, and those before have: relative_volume is");
+    assert!(report.text.contains(&warning), "{}", report.text);
+}
+
 /// Days after the last one of adjusted prices were appended without a word; a dividend between both
 /// downloads was a loss.
 #[test]
