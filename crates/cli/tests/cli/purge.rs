@@ -358,8 +358,10 @@ fn a_purge_that_rests_on_an_assumption_is_a_warning() {
     stage.succeeds("synth windows.h5 --layout windows --samples 300 --timeframes M1:4 --features 2 --targets 1");
     let warnings = |line: &str| stage.succeeds(line)["warnings"].as_array().unwrap().clone();
     let warned = warnings("plan --data windows.h5");
-    let [warning] = warned.as_slice() else { panic!("{warned:?}") };
-    let warning = warning.as_str().unwrap();
+    let [warning, bars] = warned.as_slice() else { panic!("{warned:?}") };
+    let (warning, bars) = (warning.as_str().unwrap(), bars.as_str().unwrap());
+    // Windows of longer bars were counted as one bar a sample, without a word.
+    assert!(bars.contains("windows.h5 has no /timestamps") && bars.contains("for one bar of M1."), "{bars}");
     assert!(warning.contains("counts bars in samples as if all were of one instrument"), "{warning}");
     assert!(stage.said("plan --data windows.h5").contains(&format!("\nWarning: {warning}.\n")));
     // Told before the first step, and once more with the errors that it is about.
@@ -378,11 +380,13 @@ fn a_purge_that_rests_on_an_assumption_is_a_warning() {
     let error: serde_json::Value = serde_json::from_slice(&failed.get_output().stderr).expect("one JSON object");
     assert_eq!(error["exit_code"], 5, "{error}");
     // What the file tells is not assumed.
-    stage.with_hdf5("windows.h5", |path| {
-        let symbol = File::open_rw(path).unwrap().new_attr::<VarLenUnicode>().create("symbol").unwrap();
-        symbol.write_scalar(&"EURUSD".parse::<VarLenUnicode>().unwrap()).unwrap();
-    });
-    assert_eq!(warnings("plan --data windows.h5").len(), 0);
+    for (name, value, left) in [("symbol", "EURUSD", json!([bars])), ("base", "M1", json!([]))] {
+        stage.with_hdf5("windows.h5", |path| {
+            let attribute = File::open_rw(path).unwrap().new_attr::<VarLenUnicode>().create(name).unwrap();
+            attribute.write_scalar(&value.parse::<VarLenUnicode>().unwrap()).unwrap();
+        });
+        assert_eq!(json!(warnings("plan --data windows.h5")), left);
+    }
 }
 
 /// Labels of many bars were taken to be as long as there are targets where windows have no times.
@@ -532,6 +536,9 @@ fn a_series_of_windows_without_times_is_split_as_they_are() {
     stage.succeeds("convert windows.h5 series.h5");
     for name in ["windows.h5", "series.h5"] {
         assert_eq!(parts(&stage, &format!("plan --data {name}")), [210, 8, 8], "{name}");
+        // The series had the assumption and no warning.
+        let warnings = stage.succeeds(&format!("plan --data {name}"))["warnings"].to_string();
+        assert!(warnings.contains("as if all were of one instrument"), "{name}: {warnings}");
         // Ordinals were counted as nanoseconds.
         let [message, _] = stage.fails(&format!("plan --data {name} --set data.purge=8d"), 2);
         assert!(message.contains(&format!("{name} has ")), "{message}");

@@ -182,16 +182,41 @@ pub(super) fn unnamed_instruments(source: &Source, sample: usize) -> Error {
     ))
 }
 
-/// A warning where bars are counted in samples as if all were of one instrument, and the file does
-/// not say that they are.
-pub(super) fn one_instrument_assumed(source: &Source) -> Result<Option<String>> {
-    if source.calendar_of_samples().is_some() || source.attribute("symbol")?.is_some() {
+/// Assumptions that bars are counted by in a file that does not list the spans of its samples:
+/// warnings, sentences without their full stop.
+pub(super) fn assumptions(source: &Source) -> Result<Vec<String>> {
+    Ok([one_instrument_assumed(source)?, one_bar_a_sample_assumed(source)?].into_iter().flatten().collect())
+}
+
+/// A warning where bars are counted as if all were of one instrument, and the file does not say
+/// that they are.
+fn one_instrument_assumed(source: &Source) -> Result<Option<String>> {
+    // A series that was not made of windows is of one instrument where it names none.
+    let is_told = source.series().is_some() && source.attribute("time_kind")?.is_none();
+    if is_told || source.calendar_of_samples().is_some() || source.attribute("symbol")?.is_some() {
         return Ok(None);
     }
+    let (counted, several) = match source.series() {
+        Some(_) => ("bars", "convert windows that name several in /instruments and /samples/instrument"),
+        None => ("bars in samples", "several in /instruments and /samples/instrument"),
+    };
     Ok(Some(format!(
-        "{} does not tell whose samples it has: data.purge=auto counts bars in samples as if all were of one instrument. Labels of several \
-         leak into validation and test, whose errors then flatter the model: name the instrument in the attribute symbol, or several in \
-         /instruments and /samples/instrument",
+        "{} does not tell whose samples it has: data.purge=auto counts {counted} as if all were of one instrument. Labels of several \
+         leak into validation and test, whose errors then flatter the model: name the instrument in the attribute symbol, or {several}",
+        source.path().display()
+    )))
+}
+
+/// A warning where each sample without a time is taken for a bar, and the file does not say whose
+/// closes samples stand at.
+fn one_bar_a_sample_assumed(source: &Source) -> Result<Option<String>> {
+    if source.has_times() || source.attribute("base")?.is_some() {
+        return Ok(None);
+    }
+    let bar = source.shape().timeframes[0].name.as_ref().map_or_else(String::new, |name| format!(" of {name}"));
+    Ok(Some(format!(
+        "{} has no /timestamps: data.purge=auto takes each sample for one bar{bar}. Labels of samples that stand closer leak into validation \
+         and test, whose errors then flatter the model: write /timestamps, or the bars that samples stand at in the attribute base, such as M1",
         source.path().display()
     )))
 }

@@ -230,7 +230,7 @@ pub(crate) struct PurgeRemarks {
 impl PurgeRemarks {
     /// The remarks on `spans`.
     pub(crate) fn on_spans(spans: SampleSpans<'_>) -> Self {
-        PurgeRemarks { warnings: spans.warning.into_iter().collect(), notes: spans.note.into_iter().collect() }
+        PurgeRemarks { warnings: spans.warnings, notes: spans.note.into_iter().collect() }
     }
 }
 
