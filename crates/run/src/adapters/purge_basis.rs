@@ -216,13 +216,15 @@ fn one_instrument_assumed(source: &Source) -> Result<Option<String>> {
 /// A warning where each sample without a time is taken for a bar, and the file does not say whose
 /// closes samples stand at.
 fn one_bar_a_sample_assumed(source: &Source) -> Result<Option<String>> {
-    if source.has_times() || source.attribute("base")?.is_some() {
+    let is_told = source.attribute("base")?.is_some() && first_of_unknown_length(source).is_none();
+    if source.has_times() || is_told {
         return Ok(None);
     }
     let bar = source.shape().timeframes[0].name.as_ref().map_or_else(String::new, |name| format!(" of {name}"));
     Ok(Some(format!(
         "{} has no /timestamps: data.purge=auto takes each sample for one bar{bar}. Labels of samples that stand closer leak into validation \
-         and test, whose errors then flatter the model: write /timestamps, or the bars that samples stand at in the attribute base, such as M1",
+         and test, whose errors then flatter the model: write /timestamps, or name windows by the length of their bars, such as \
+         M5, and in the attribute base the bars that samples stand at, such as M1",
         source.path().display()
     )))
 }
