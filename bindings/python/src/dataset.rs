@@ -1,6 +1,8 @@
 //! A data file.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::slice;
 use std::sync::Arc;
 
 use megabatch_run::config::SettingSources;
@@ -10,6 +12,7 @@ use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::convert::{Facts, bytes_of, index_bytes, serialized};
 use crate::failure::OrRaise as _;
+use crate::host::log_note;
 use crate::process;
 
 /// An open data file.
@@ -25,9 +28,15 @@ type Parts<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>
 type ScalerNumbers<'py> = (String, Bound<'py, PyByteArray>, Bound<'py, PyByteArray>, i64);
 
 fn parts<'py>(py: Python<'py>, partition: &Partition) -> Parts<'py> {
-    let Partition { train, validation, test, purged } = partition;
+    let Partition { train, validation, test, purged, .. } = partition;
     let bytes = |part: &SampleRanges| index_bytes(py, part.iter());
     (bytes(train), bytes(validation), bytes(test), *purged)
+}
+
+/// Sends the warnings of `partitions` to the log, each once.
+fn log_warnings(py: Python<'_>, partitions: &[Partition]) -> PyResult<()> {
+    let warnings: BTreeSet<&String> = partitions.iter().flat_map(|partition| &partition.warnings).collect();
+    warnings.into_iter().try_for_each(|warning| log_note(py, &format!("warning: {warning}")))
 }
 
 #[pymethods]
@@ -100,6 +109,7 @@ impl Dataset {
         process::check(py)?;
         let settings = SettingSources { file, set };
         let partition = py.detach(|| self.file.split(&settings)).or_raise(py)?;
+        log_warnings(py, slice::from_ref(&partition))?;
         Ok(parts(py, &partition))
     }
 
@@ -108,6 +118,7 @@ impl Dataset {
         process::check(py)?;
         let settings = SettingSources { file, set };
         let folds = py.detach(|| self.file.walk_forward(&settings)).or_raise(py)?;
+        log_warnings(py, &folds)?;
         Ok(folds.iter().map(|fold| parts(py, fold)).collect())
     }
 }

@@ -291,6 +291,21 @@ class Datasets(InFolder):
         write(horizon_bars)
         require_apart()
 
+    def test_a_split_that_rests_on_assumptions_warns_of_them(self) -> None:
+        path = self.series(layout="windows").path
+        with h5py.File(path, "r+") as file:
+            del file["timestamps"]
+        ds = mb.open(path)
+        splits: list[Callable[[], object]] = [ds.split, lambda: ds.walk_forward(2)]
+        for split in splits:
+            with self.assertLogs("megabatch", "WARNING") as logs:
+                split()
+            self.assertEqual(len(logs.output), 2, logs.output)
+            self.assertIn("as if all were of one instrument", logs.output[0])
+            self.assertIn("takes each sample for one bar of M1", logs.output[1])
+        with self.assertNoLogs("megabatch", "WARNING"):
+            ds.split(purge="0s")
+
     def test_a_pickle_is_the_path_and_the_choice(self) -> None:
         ds = self.series()
         _, validation, _ = ds.split()

@@ -528,6 +528,15 @@ class Training(InFolder):
                 {key.replace("lstm.M", "rnn").replace("head.", "out."): own for key, own in weights.items()},
                 r"\n  by the shapes of their weights, out is head, rnn1 is lstm.M1 or lstm.M5, .*; rename them$",
             ),
+            (
+                {
+                    key.replace("lstm.", "rnn."): own[:, :2].copy() if "weight_ih" in key else own
+                    for key, own in weights.items()
+                },
+                r"\n  the weights read bars of 2 features, and those of the dataset have 3$",
+            ),
+            ({"rnn.weight_hh_l0": np.zeros((4, 4), "f4")}, r"^weights: rnn\.weight_hh_l0, \[4, 4\], is of nn\.RNN"),
+            ({f"{key}_reverse": own for key, own in weights.items()}, "^weights: .*_reverse is of a bidirectional recurrence"),
             ({"model": weights, "epoch": 3}, r"weights has model, epoch, .* give weights\['model'\]"),
             ({}, "weights is an empty dictionary"),
             (FakeModule(), r"weights is a module, FakeModule: give module.state_dict\(\)"),
@@ -557,6 +566,14 @@ class Training(InFolder):
         names, renamed = str(refused.exception).split("with names = ")[1].split(" they are ")
         known = eval(renamed, {"names": eval(names), "weights": strange})
         np.testing.assert_equal(mb.import_weights(known, ds, **MODEL).weights(), weights)
+        for prefix, expression in (("module.", "with names = "), ("module.model.", "before their names: ")):
+            other = "rnn." if prefix == "module." else "lstm."
+            strange = {prefix + key.replace("lstm.", other): own for key, own in weights.items()}
+            with self.assertRaises(mb.DataError) as refused:
+                mb.import_weights(strange, ds, **MODEL)
+            names, _, renamed = str(refused.exception).split(expression)[1].rpartition(" they are ")
+            known = eval(renamed, {"names": eval(names or "{}"), "weights": strange})
+            np.testing.assert_equal(mb.import_weights(known, ds, **MODEL).weights(), weights)
         wrapped = {f"module._orig_mod.{key}": own for key, own in weights.items()}
         np.testing.assert_equal(mb.import_weights(wrapped, ds, **MODEL).weights(), weights)
 

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::command_report::CommandReport;
 use crate::config::{self, SettingSources};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::plan::Plan;
 use crate::run_folder::RunFolder;
@@ -33,7 +33,11 @@ pub struct ImportRequest {
 /// # Errors
 /// A data error for weights that do not fit the model, a usage error for a folder that holds a run.
 pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport> {
-    let found = recurrence(&TensorFile::open(&request.weights)?.shapes());
+    let shapes = TensorFile::open(&request.weights)?.shapes();
+    if let Some(problem) = unsupported(&shapes) {
+        return Err(Error::data(format!("{}: {problem}", request.weights.display())));
+    }
+    let found = recurrence(&shapes);
     let mut config = request.settings.load_over(&request.weights, &found, &host.environment)?;
     let data = data_path(&config, request.data.as_deref())?;
     config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
@@ -56,6 +60,20 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport>
         text,
         &json!({ "run": shown(folder.root()), "checkpoint": checkpoint.as_deref().map(shown), "parameters": plan.parameters }),
     ))
+}
+
+/// The recurrence that no model has, if the weights are of one.
+fn unsupported(weights: &[(String, Vec<usize>)]) -> Option<String> {
+    let mut recurrent = weights.iter().filter(|(name, _)| name.contains("weight_hh_l"));
+    recurrent.find_map(|(name, shape)| match shape.as_slice() {
+        _ if name.ends_with("_reverse") => Some(format!(
+            "{name} is of a bidirectional recurrence, which is not supported: models read windows forward"
+        )),
+        [rows, hidden] if rows == hidden => {
+            Some(format!("{name}, {shape:?}, is of nn.RNN, which is not supported: models have an LSTM or a GRU"))
+        }
+        _ => None,
+    })
 }
 
 /// The settings of the recurrence, by key, that names and shapes of weights tell; none for weights
@@ -85,7 +103,7 @@ fn recurrence(weights: &[(String, Vec<usize>)]) -> Vec<(&'static str, String)> {
 
 #[cfg(test)]
 mod tests {
-    use super::recurrence;
+    use super::{recurrence, unsupported};
 
     #[test]
     fn the_recurrence_is_told_by_its_weights() {
@@ -108,5 +126,16 @@ mod tests {
         assert_eq!(case(&[("lstm.weight_hh_l0", &[4])]), "");
         assert_eq!(case(&[("lstm.weight_hh_lx", &[4, 1])]), "");
         assert_eq!(case(&[("lstm.weight_hh_l0", &[4, 0])]), "");
+    }
+
+    #[test]
+    fn recurrences_that_no_model_has_are_refused_by_name() {
+        let case = |name: &str, shape: &[usize]| unsupported(&[(name.to_owned(), shape.to_vec())]);
+        assert!(case("rnn.weight_hh_l0", &[4, 4]).unwrap().starts_with("rnn.weight_hh_l0, [4, 4], is of nn.RNN"));
+        let reverse = case("lstm.weight_hh_l0_reverse", &[16, 4]).unwrap();
+        assert!(reverse.starts_with("lstm.weight_hh_l0_reverse is of a bidirectional recurrence"), "{reverse}");
+        assert_eq!(case("lstm.weight_hh_l0", &[16, 4]), None);
+        assert_eq!(case("gru.weight_hh_l0", &[12, 4]), None);
+        assert_eq!(case("head.weight", &[4, 4]), None);
     }
 }

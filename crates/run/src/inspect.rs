@@ -20,6 +20,7 @@ use crate::error::{Context as _, Error, Kind, Result};
 use crate::ingest::provenance::{LISTS, listed, recording_json};
 use crate::output;
 use crate::run_folder::RunFolder;
+use crate::text::number::seconds;
 use crate::text::{bytes, plural, shown, utc};
 
 /// Contents and faults of the data file `file`, and what a model sees of it: an HDF5 file of either
@@ -350,10 +351,10 @@ fn overview(inspection: &Inspection, source: &IngestFacts) -> String {
     }
     if let Some(time) = &inspection.time {
         text.push_str(&format!(
-            "from {} to {}, largest step {:.1} hours\n",
+            "from {} to {}, largest step {}\n",
             utc(time.first),
             utc(time.last),
-            time.largest_gap as f64 / 3.6e12
+            seconds(time.largest_gap as f64 / 1e9)
         ));
     }
     if let Some(bins) = &source.bins {

@@ -61,10 +61,16 @@ def _unwrapped(weights: Mapping[str, Any], name: str) -> Mapping[str, Any]:
         raise ConfigError(
             f"{name} has {names}, and {inner[0]} is a dictionary itself: give {name}[{inner[0]!r}]", key=name
         )
+    wrapper = _wrapper(list(weights))
+    return {key.removeprefix(wrapper): value for key, value in weights.items()} if wrapper else weights
+
+
+def _wrapper(names: list[str]) -> str:
+    """The prefix of all `names` that wrappers of a model gave them."""
     for prefix in _WRAPPERS:
-        if all(key.startswith(prefix) for key in weights):
-            return _unwrapped({key.removeprefix(prefix): value for key, value in weights.items()}, name)
-    return weights
+        if all(name.startswith(prefix) for name in names):
+            return prefix + _wrapper([name.removeprefix(prefix) for name in names])
+    return ""
 
 
 @contextlib.contextmanager
@@ -79,27 +85,28 @@ def told_as(name: str, given: Any, file: Any) -> Iterator[None]:
         if not isinstance(given, (str, os.PathLike)) or os.path.isdir(given):
             text = text.replace(str(file), name)
             fields = {key: value for key, value in fields.items() if str(value) != str(file)}
-        raise type(error)(text + _fitting(text), **fields) from None
+        wrapper = _wrapper(list(given)) if isinstance(given, Mapping) else ""
+        raise type(error)(text + _fitting(text, wrapper), **fields) from None
 
 
-def _renamed(text: str) -> str | None:
-    """How to rename the weights, where it is their names that differ."""
+def _renamed(text: str, wrapper: str) -> str | None:
+    """How to rename the weights, where it is their names that differ. The names given begin with `wrapper`."""
     missing = re.findall(r"(\S+): missing", text)
     for found in re.findall(r"(\S+): not known", text):
         for name in missing:
             if found.endswith(f".{name}"):
-                prefix = found.removesuffix(name)
+                prefix = wrapper + found.removesuffix(name)
                 return f"without {prefix!r} before their names: {{key.removeprefix({prefix!r}): w for key, w in weights.items()}}"
             first, _, rest = found.partition(".")
             if name.startswith(f"{first}.") and name.endswith(f".{rest}") and name.count(".") == found.count(".") + 1:
                 timeframe = name.removeprefix(f"{first}.").removesuffix(f".{rest}")
                 return f"weights of the recurrence name their timeframe: {first}.{timeframe}.{rest} in place of {found}"
-    return _by_shape(text)
+    return _by_shape(text, wrapper)
 
 
-def _by_shape(text: str) -> str | None:
+def _by_shape(text: str, wrapper: str) -> str | None:
     """The modules of the model that modules of other names look like: those with weights of the same last names and
-    shapes."""
+    shapes. The names given begin with `wrapper`."""
     shape = r"(\[[^\]]*\])"
     unknown = _modules(re.findall(rf"(\S+): not known, found {shape}", text))
     missing = _modules(re.findall(rf"(\S+): missing, expected {shape}", text))
@@ -113,9 +120,10 @@ def _by_shape(text: str) -> str | None:
     names = {name: own[0] for name, own in alike.items() if len(own) == 1}
     if len(set(names.values())) < len(alike):
         return f"by the shapes of their weights, {looks}; rename them"
+    own_key = f"key.removeprefix({wrapper!r})" if wrapper else "key"
     return (
         f"by the shapes of their weights, {looks}; with names = {names} they are "
-        "{names.get(own := key.rpartition('.')[0], own) + '.' + key.rpartition('.')[2]: w for key, w in weights.items()}"
+        f"{{names.get(own := {own_key}.rpartition('.')[0], own) + '.' + key.rpartition('.')[2]: w for key, w in weights.items()}}"
     )
 
 
@@ -128,10 +136,22 @@ def _modules(weights: list[tuple[str, str]]) -> dict[str, dict[str, str]]:
     return modules
 
 
-def _fitting(text: str) -> str:
-    """The names or the settings of the model that fit weights which were refused."""
-    if renamed := _renamed(text):
-        return f"\n  {renamed}"
+def _features(text: str) -> str | None:
+    """The numbers of features, where those of the weights are others than those of the dataset."""
+    expected = set(re.findall(r"weight_ih_l0: (?:missing, )?expected \[\d+, (\d+)\]", text))
+    found = set(re.findall(r"weight_ih_l0: (?:not known|expected \[\d+, \d+\]), found \[\d+, (\d+)\]", text))
+    if not expected or not found or expected & found:
+        return None
+    own, other = (" or ".join(sorted(sizes, key=int)) for sizes in (expected, found))
+    return f"the weights read bars of {other} features, and those of the dataset have {own}"
+
+
+def _fitting(text: str, wrapper: str) -> str:
+    """The names or the settings of the model that fit weights which were refused. The names given begin with
+    `wrapper`."""
+    told = [line for line in (_features(text), _renamed(text, wrapper)) if line]
+    if told:
+        return "".join(f"\n  {line}" for line in told)
     model = {}
     if hidden := re.search(r"weight_hh_l0: expected \[\d+, (\d+)\], found \[\d+, (\d+)\]", text):
         if hidden[1] != hidden[2]:

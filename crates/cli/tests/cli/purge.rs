@@ -385,6 +385,24 @@ fn a_purge_that_rests_on_an_assumption_is_a_warning() {
     assert_eq!(warnings("plan --data windows.h5").len(), 0);
 }
 
+/// Windows of five minutes, one a minute, were counted as one bar a sample, without a word.
+#[test]
+fn samples_without_times_that_are_counted_as_bars_are_a_warning() {
+    let stage = Stage::new();
+    stage.succeeds("synth windows.h5 --layout windows --samples 1000 --timeframes M5:4 --features 2 --targets 1");
+    let warnings = || stage.succeeds("plan --data windows.h5")["warnings"].to_string();
+    assert!(!warnings().contains("has no /timestamps"));
+    forget(&stage, "windows.h5", &["timestamps"]);
+    let warned = warnings();
+    assert!(warned.contains("windows.h5 has no /timestamps"), "{warned}");
+    assert!(warned.contains("takes each sample for one bar of M5."), "{warned}");
+    stage.with_hdf5("windows.h5", |path| {
+        let base = File::open_rw(path).unwrap().new_attr::<VarLenUnicode>().create("base").unwrap();
+        base.write_scalar(&"M1".parse::<VarLenUnicode>().unwrap()).unwrap();
+    });
+    assert!(!warnings().contains("has no /timestamps"));
+}
+
 /// Labels of many bars were taken to be as long as there are targets where windows have no times.
 /// The samples of two instruments in turn were counted as bars of one.
 #[test]
@@ -399,6 +417,11 @@ fn labels_of_windows_without_times_are_as_long_as_the_file_tells() {
     let [message, _] = stage.fails("plan --data windows.h5", 2);
     assert!(message.contains("  f[\"timestamps\"] = times; f[\"samples/label_end_time\"] = ends"), "{message}");
     assert!(message.contains("Or give data.purge=0s") && !message.contains("8d"), "{message}");
+    // The list that the message asked for led to the next refusal.
+    assert!(message.contains("\n  f.move(\"features\", \"M1\")"), "{message}");
+    assert!(message.contains(": needed beside one list\n  f[\"instruments\"]"), "{message}");
+    let [message, _] = stage.fails("plan --data windows.h5 --set data.purge=33m", 2);
+    assert!(message.contains("which counts samples once f.attrs[\"horizon_bars\"] tells"), "{message}");
     stage.with_hdf5("windows.h5", |path| horizon_bars(&File::open_rw(path).unwrap(), 30));
     let [train, validation, _] = parts(&stage, "plan --data windows.h5");
     assert_eq!((train, validation), (210, 45 - 33));
@@ -413,6 +436,14 @@ fn labels_of_windows_without_times_are_as_long_as_the_file_tells() {
     });
     let [message, _] = stage.fails("plan --data windows.h5", 2);
     assert!(message.contains("no samples are left for validation (45 before the purge"), "{message}");
+    // The message asked for a list, or a time, that are refused without times of samples.
+    stage.with_hdf5("windows.h5", |path| {
+        let list = File::open_rw(path).unwrap().dataset("samples/instrument").unwrap();
+        list.write_raw(&(0..300).map(|n| n / 150).collect::<Vec<i32>>()).unwrap();
+    });
+    let [message, _] = stage.fails("plan --data windows.h5", 2);
+    assert!(message.contains("from sample 1"), "{message}");
+    assert!(message.contains("write f[\"timestamps\"] with h5py"), "{message}");
 }
 
 /// Writes `windows.h5`: windows of three bars of an hour in `dataset`, a sample a minute. Labels
@@ -532,6 +563,9 @@ fn a_series_of_windows_without_times_is_split_as_they_are() {
     stage.succeeds("convert windows.h5 series.h5");
     for name in ["windows.h5", "series.h5"] {
         assert_eq!(parts(&stage, &format!("plan --data {name}")), [210, 8, 8], "{name}");
+        // The series had the assumption and no warning.
+        let warnings = stage.succeeds(&format!("plan --data {name}"))["warnings"].to_string();
+        assert!(warnings.contains("as if all were of one instrument"), "{name}: {warnings}");
         // Ordinals were counted as nanoseconds.
         let [message, _] = stage.fails(&format!("plan --data {name} --set data.purge=8d"), 2);
         assert!(message.contains(&format!("{name} has ")), "{message}");
@@ -580,7 +614,18 @@ fn windows_of_unknown_length_ask_for_the_purge() {
     assert!(message.contains("does not tell how far a window of fast reaches back"), "{message}");
     assert!(message.contains("such as data.purge=8d"), "{message}");
     assert_eq!(parts(&stage, "plan --data windows.h5 --set data.purge=5m"), [42, 5, 5]);
+    let [message, _] = stage.fails("plan --data windows.h5 --set data.purge=8d", 2);
+    assert!(message.contains("data.purge=8d is longer than the data, which span 59 min 0 s"), "{message}");
+    // Times of less than half an hour were 0.0 days and 0.0 hours.
+    assert!(stage.said("inspect windows.h5").contains("largest step 60.0 s\n"));
     stage.succeeds("plan --data windows.h5 --set data.split=[1,0,0]");
+    stage.with_hdf5("windows.h5", |path| {
+        let file = File::open_rw(path).unwrap();
+        file.relink("features/fast", "features/M1").unwrap();
+        file.relink("features/slow", "features/M5").unwrap();
+    });
+    let [message, _] = stage.fails("plan --data windows.h5", 2);
+    assert!(message.contains("samples reach back up to 2") && message.contains(" min 0 s (their windows"), "{message}");
 }
 
 /// 200 samples in `data.h5`. The targets of `samples` are unknown.

@@ -1,6 +1,6 @@
 //! Tensors in safetensors files: written atomically, and read only if all of them fit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,8 @@ pub fn save_weights(path: &Path, parameters: &TensorSet) -> Result<()> {
 }
 
 /// Reads the tensors of `parameters` from a safetensors file with PyTorch's names: f64, f32, f16 or
-/// bf16, rounded to `S`. A model whose timeframe has no name takes weights of any one timeframe.
+/// bf16, rounded to `S`. A model whose timeframe has no name takes weights of any one timeframe,
+/// and a model of one timeframe takes weights that name none.
 ///
 /// # Errors
 /// [`Error::Weights`] listing every tensor that is missing, unknown, misshapen or of another type;
@@ -31,6 +32,9 @@ pub fn save_weights(path: &Path, parameters: &TensorSet) -> Result<()> {
 pub fn load_weights(path: &Path, parameters: &mut TensorSet) -> Result<()> {
     let mut file = TensorFile::open(path)?;
     if let Some(bytes) = file.without_timeframe(parameters.layout())? {
+        file.bytes = bytes;
+    }
+    if let Some(bytes) = file.with_timeframe(parameters.layout())? {
         file.bytes = bytes;
     }
     file.check(&[("", parameters.layout())])?;
@@ -118,11 +122,7 @@ impl TensorFile {
     fn without_timeframe(&self, layout: &Layout) -> Result<Option<Vec<u8>>> {
         let file = self.tensors();
         let is_missing = |name: &str| file.tensor(name).is_err() && layout.tensors().any(|(known, _)| known == name);
-        let unnamed = |name: &str| {
-            let (part, rest) = name.split_once('.')?;
-            let (timeframe, kind) = rest.split_once('.')?;
-            Some((timeframe.to_owned(), format!("{part}.{kind}"))).filter(|(_, unnamed)| is_missing(unnamed))
-        };
+        let unnamed = |name: &str| split_timeframe(name).filter(|(_, unnamed)| is_missing(unnamed));
         let mut timeframes = BTreeSet::new();
         let mut tensors = Vec::new();
         for (name, tensor) in file.tensors() {
@@ -135,8 +135,40 @@ impl TensorFile {
         if timeframes.len() != 1 {
             return Ok(None);
         }
+        self.serialized(tensors).map(Some)
+    }
+
+    /// The bytes of the file with the names that `layout` has, such as `lstm.M1.weight_ih_l0`, in
+    /// place of those without a timeframe, `lstm.weight_ih_l0`; `None` if none has such a name, or
+    /// if the model has several timeframes that they may be of.
+    fn with_timeframe(&self, layout: &Layout) -> Result<Option<Vec<u8>>> {
+        let file = self.tensors();
+        let is_unknown = |name: &str| layout.tensors().all(|(known, _)| known != name);
+        let mut timeframes = BTreeSet::new();
+        let mut names = BTreeMap::new();
+        for (name, _) in layout.tensors() {
+            let Some((timeframe, unnamed)) = split_timeframe(name) else { continue };
+            if file.tensor(&unnamed).is_err() || !is_unknown(&unnamed) {
+                continue;
+            }
+            timeframes.insert(timeframe);
+            if file.tensor(name).is_err() {
+                names.insert(unnamed, name.to_owned());
+            }
+        }
+        if timeframes.len() != 1 || names.is_empty() {
+            return Ok(None);
+        }
+        let mut tensors = Vec::new();
+        for (name, tensor) in file.tensors() {
+            tensors.push((names.get(&name).cloned().unwrap_or(name), tensor));
+        }
+        self.serialized(tensors).map(Some)
+    }
+
+    fn serialized(&self, tensors: Vec<(String, TensorView<'_>)>) -> Result<Vec<u8>> {
         let failed = |error: SafeTensorError| Error::Safetensors { path: self.path.clone(), reason: error.to_string() };
-        safetensors::serialize(tensors, None).map(Some).map_err(failed)
+        safetensors::serialize(tensors, None).map_err(failed)
     }
 
     /// Refuses tensors with numbers that are NaN or infinite, or too large for an f32; all are
@@ -177,6 +209,13 @@ impl TensorFile {
     fn tensors(&self) -> SafeTensors<'_> {
         SafeTensors::deserialize(&self.bytes).expect("the header was sound when the file was opened")
     }
+}
+
+/// The timeframe in the name of a tensor, and the name without it.
+fn split_timeframe(name: &str) -> Option<(String, String)> {
+    let (part, rest) = name.split_once('.')?;
+    let (timeframe, kind) = rest.split_once('.')?;
+    Some((timeframe.to_owned(), format!("{part}.{kind}")))
 }
 
 /// The width of a type in bytes, and how a value of it is read.
@@ -272,6 +311,29 @@ mod tests {
         let lines: Vec<_> = message.lines().skip(1).map(|line| line.split_once(',').unwrap().0).collect();
         let [h1, m1] = ["H1", "M1"].map(|timeframe| format!("  lstm.{timeframe}.weight_ih_l0: not known"));
         assert_eq!(lines, ["  lstm.weight_ih_l0: missing", &h1, &m1]);
+    }
+
+    /// Weights that name no timeframe did not fit data that name their only one.
+    #[test]
+    fn the_only_timeframe_takes_weights_that_name_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("w.safetensors");
+        let mut saved = set(&[("lstm.weight_ih_l0", &[2]), ("norm.l0.weight", &[1]), ("head.bias", &[1])]);
+        saved.values_mut().copy_from_slice(&[1.0, 2.0, 3.0, 4.0]);
+        save_weights(&path, &saved).unwrap();
+        let mut loaded = set(&[("lstm.M1.weight_ih_l0", &[2]), ("norm.M1.l0.weight", &[1]), ("head.bias", &[1])]);
+        load_weights(&path, &mut loaded).unwrap();
+        assert_eq!(loaded.values(), saved.values());
+
+        // Two timeframes may be meant, even where the other one has weights of its own.
+        let unnamed = set(&[("lstm.weight_ih_l0", &[2])]);
+        let with_other = set(&[("lstm.weight_ih_l0", &[2]), ("lstm.H1.weight_ih_l0", &[2])]);
+        for saved in [unnamed, with_other] {
+            save_weights(&path, &saved).unwrap();
+            let mut several = set(&[("lstm.H1.weight_ih_l0", &[2]), ("lstm.M1.weight_ih_l0", &[2])]);
+            let message = load_weights(&path, &mut several).unwrap_err().to_string();
+            assert!(message.contains("  lstm.weight_ih_l0: not known"), "{message}");
+        }
     }
 
     #[test]

@@ -12,7 +12,8 @@ use super::cross_section::CrossSections;
 use super::data_schema::DataSchema;
 use super::graphs::GraphSamples;
 use super::samples::{DataFile, SourceSamples};
-use super::split::{split_cross_sections, split_source};
+use super::spans::SampleSpans;
+use super::split::{PurgeRemarks, remarks_on_purge, split_cross_sections, split_source};
 use crate::config::{self, Config};
 use crate::error::{Error, Result};
 use crate::host::Host;
@@ -211,6 +212,22 @@ impl Data {
             Data::Samples(samples) => split_source(samples.source(), config),
             Data::CrossSections(sections) => split_cross_sections(sections, config),
             Data::Graphs(graphs) => graphs.split(config),
+        }
+    }
+
+    /// Remarks on the purge between the parts of `split`.
+    ///
+    /// # Errors
+    /// As [`SampleSpans::from_source`].
+    pub(crate) fn remarks_on_purge(&self, config: &Config, split: &Split) -> Result<PurgeRemarks> {
+        match self {
+            Data::Samples(samples) => remarks_on_purge(samples.source(), config, split),
+            Data::CrossSections(sections) if config.purge_ns().is_none() && config.has_unseen() => {
+                let source = sections.source().source();
+                let times = source.sample_times().unwrap_or_default();
+                Ok(PurgeRemarks::on_spans(SampleSpans::from_source(source, times)?))
+            }
+            Data::CrossSections(_) | Data::Graphs(_) => Ok(PurgeRemarks::default()),
         }
     }
 

@@ -15,8 +15,13 @@ pub(super) fn timeframe_without_length(source: &Source) -> Result<Option<usize>>
         Some(_) => has_ordinal_times(source)?,
         None => !source.has_times() && timeframes.len() == 1,
     };
+    Ok(first_of_unknown_length(source).filter(|_| !stand_a_bar_apart))
+}
+
+/// Index of the first timeframe whose name does not tell how long its bars are.
+fn first_of_unknown_length(source: &Source) -> Option<usize> {
     let tells_none = |timeframe: &TimeframeShape| timeframe.name.as_deref().and_then(longest_bar_ns).is_none();
-    Ok(timeframes.iter().position(tells_none).filter(|_| !stand_a_bar_apart))
+    source.shape().timeframes.iter().position(tells_none)
 }
 
 /// True if the times of a series only order its samples and bars.
@@ -33,21 +38,22 @@ pub(super) fn require_horizon(source: &Source) -> Result<usize> {
     match source.horizon_bars()? {
         Some(bars) => Ok(bars),
         None if source.series().is_some() && has_ordinal_times(source)? => Err(unknown_label_bars(source)),
-        None => Err(unknown_label_ends(source, timeframe_without_length(source)?)),
+        None => Err(unknown_label_ends(source, timeframe_without_length(source)?.is_some())),
     }
 }
 
-/// The refusal of a file without the ends of its labels. Nothing tells how long the bars of the
-/// timeframe `without_length` are, if any.
-fn unknown_label_ends(source: &Source, without_length: Option<usize>) -> Error {
+/// The refusal of a file without the ends of its labels. `horizon_needs_length` is true if a
+/// count of bars needs the length of each, as lists do, which come with times.
+fn unknown_label_ends(source: &Source, horizon_needs_length: bool) -> Error {
     let (path, first) = (source.path(), before_lists(source));
     let instruments = match source.series().is_some() || source.calendar_of_samples().is_some() {
         true => String::new(),
         false => format!("\n{NAMED_INSTRUMENTS}: needed beside one of these for samples of several instruments"),
     };
-    let length = match without_length.filter(|_| !has_list(source, SeriesColumn::ReachTime)) {
+    let or_horizon = if horizon_needs_length { ", or horizon_bars" } else { "" };
+    let length = match first_of_unknown_length(source).filter(|_| !has_list(source, SeriesColumn::ReachTime)) {
         None => String::new(),
-        Some(timeframe) => format!("\n  {}: needed beside one list, or horizon_bars", naming(source, timeframe)),
+        Some(timeframe) => format!("\n  {}: needed beside one list{or_horizon}", naming(source, timeframe)),
     };
     Error::usage(format!(
         "data.purge is auto, and {} does not tell when its labels end, so that they may reach into validation and test. \
@@ -182,16 +188,43 @@ pub(super) fn unnamed_instruments(source: &Source, sample: usize) -> Error {
     ))
 }
 
-/// A warning where bars are counted in samples as if all were of one instrument, and the file does
-/// not say that they are.
-pub(super) fn one_instrument_assumed(source: &Source) -> Result<Option<String>> {
-    if source.calendar_of_samples().is_some() || source.attribute("symbol")?.is_some() {
+/// Assumptions that bars are counted by in a file that does not list the spans of its samples:
+/// warnings, sentences without their full stop.
+pub(super) fn assumptions(source: &Source) -> Result<Vec<String>> {
+    Ok([one_instrument_assumed(source)?, one_bar_a_sample_assumed(source)?].into_iter().flatten().collect())
+}
+
+/// A warning where bars are counted as if all were of one instrument, and the file does not say
+/// that they are.
+fn one_instrument_assumed(source: &Source) -> Result<Option<String>> {
+    // A series that was not made of windows is of one instrument where it names none.
+    let is_told = source.series().is_some() && source.attribute("time_kind")?.is_none();
+    if is_told || source.calendar_of_samples().is_some() || source.attribute("symbol")?.is_some() {
         return Ok(None);
     }
+    let (counted, several) = match source.series() {
+        Some(_) => ("bars", "convert windows that name several in /instruments and /samples/instrument"),
+        None => ("bars in samples", "several in /instruments and /samples/instrument"),
+    };
     Ok(Some(format!(
-        "{} does not tell whose samples it has: data.purge=auto counts bars in samples as if all were of one instrument. Labels of several \
-         leak into validation and test, whose errors then flatter the model: name the instrument in the attribute symbol, or several in \
-         /instruments and /samples/instrument",
+        "{} does not tell whose samples it has: data.purge=auto counts {counted} as if all were of one instrument. Labels of several \
+         leak into validation and test, whose errors then flatter the model: name the instrument in the attribute symbol, or {several}",
+        source.path().display()
+    )))
+}
+
+/// A warning where each sample without a time is taken for a bar, and the file does not say whose
+/// closes samples stand at.
+fn one_bar_a_sample_assumed(source: &Source) -> Result<Option<String>> {
+    let is_told = source.attribute("base")?.is_some() && first_of_unknown_length(source).is_none();
+    if source.has_times() || is_told {
+        return Ok(None);
+    }
+    let bar = source.shape().timeframes[0].name.as_ref().map_or_else(String::new, |name| format!(" of {name}"));
+    Ok(Some(format!(
+        "{} has no /timestamps: data.purge=auto takes each sample for one bar{bar}. Labels of samples that stand closer leak into validation \
+         and test, whose errors then flatter the model: write /timestamps, or name windows by the length of their bars, such as \
+         M5, and in the attribute base the bars that samples stand at, such as M1",
         source.path().display()
     )))
 }

@@ -7,7 +7,7 @@ use megabatch_trainer::reckoning::{BarCount, LongerBars, SampleCalendars, nearer
 use serde_json::Value;
 
 use super::purge_basis::{
-    has_ordinal_times, one_instrument_assumed, require_bar_lengths, require_horizon, require_times_beside_lists,
+    assumptions, has_ordinal_times, require_bar_lengths, require_horizon, require_times_beside_lists,
     timeframe_without_length, unknown_base, unnamed_instruments,
 };
 use crate::error::Result;
@@ -24,9 +24,9 @@ pub(crate) struct SampleSpans<'a> {
     pub(crate) label_end_ns: Cow<'a, [i64]>,
     /// A note, a sentence without its full stop, if the file lacks spans and they are bounds.
     pub(crate) note: Option<String>,
-    /// A warning, a sentence without its full stop, if spans rest on an assumption. If it is wrong,
-    /// labels reach into later parts.
-    pub(crate) warning: Option<String>,
+    /// Assumptions that spans rest on: warnings, sentences without their full stop. If one is
+    /// wrong, labels reach into later parts.
+    pub(crate) warnings: Vec<String>,
 }
 
 impl<'a> SampleSpans<'a> {
@@ -65,7 +65,12 @@ fn series_spans<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<Samp
         None => Cow::Owned(window_starts(source, series)?),
     };
     if let Some(label_end_ns) = source.sample_label_end_times() {
-        return Ok(SampleSpans { reach_ns, label_end_ns: Cow::Borrowed(label_end_ns), note: None, warning: None });
+        return Ok(SampleSpans {
+            reach_ns,
+            label_end_ns: Cow::Borrowed(label_end_ns),
+            note: None,
+            warnings: Vec::new(),
+        });
     }
     let file = series.file();
     let bars = require_horizon(source)?;
@@ -82,7 +87,7 @@ fn series_spans<'a>(source: &'a Source, series: &'a SeriesSource) -> Result<Samp
         _ => (series.close_times_ahead(bars).collect(), None),
     };
     let label_end_ns = Cow::Owned(label_end_ns.into_iter().map(|end| end.unwrap_or(UNKNOWN_END)).collect());
-    Ok(SampleSpans { reach_ns, label_end_ns, note, warning: None })
+    Ok(SampleSpans { reach_ns, label_end_ns, note, warnings: assumptions(source)? })
 }
 
 /// Upper bounds of label ends, if labels count bars that are shorter than any of the series.
@@ -152,7 +157,7 @@ fn window_spans<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>
             reach_ns: Cow::Borrowed(reach_ns),
             label_end_ns: Cow::Borrowed(label_end_ns),
             note: None,
-            warning: None,
+            warnings: Vec::new(),
         });
     }
     require_times_beside_lists(source)?;
@@ -166,7 +171,7 @@ fn window_spans<'a>(source: &'a Source, times: &[i64]) -> Result<SampleSpans<'a>
         (Some(label_end_ns), _) => Cow::Borrowed(label_end_ns),
         (None, bars) => Cow::Owned(reckoning.label_end_ns(bars.expect("it is required without the list"))?),
     };
-    Ok(SampleSpans { reach_ns, label_end_ns, note: None, warning: one_instrument_assumed(source)? })
+    Ok(SampleSpans { reach_ns, label_end_ns, note: None, warnings: assumptions(source)? })
 }
 
 /// Windows that do not tell their spans, which are counted in samples: each bar of an instrument

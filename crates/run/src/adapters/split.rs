@@ -18,7 +18,8 @@ use super::purge_basis::has_ordinal_times;
 use super::spans::{SampleSpans, UNKNOWN_END, reckoned_horizon};
 use crate::config::{Config, data};
 use crate::error::{Error, Result};
-use crate::text::{DAY_NS, utc};
+use crate::text::number::seconds;
+use crate::text::utc;
 
 /// The folds that training walks forward through, if it does.
 pub(crate) fn walk_forward(config: &Config) -> Option<WalkForward> {
@@ -55,16 +56,41 @@ fn require_times_for_duration(source: &Source, config: &Config) -> Result<()> {
         true => return Ok(()),
         false => "has no timestamps",
     };
+    let needs = match (source.untimed_span_list(), source.horizon_bars()?) {
+        (Some(_), _) => " once the file has /timestamps",
+        (None, None) => " once f.attrs[\"horizon_bars\"] tells the bars of a label",
+        (None, Some(_)) => "",
+    };
     Err(Error::usage(format!(
-        "data.purge: {} {why}, so that a duration means nothing; use auto, which counts samples, or 0s",
+        "data.purge: {} {why}, so that a duration means nothing; use auto, which counts samples{needs}, or 0s",
         source.path().display()
     )))
+}
+
+/// Says that the purge is longer than the data, where nothing remained of a part.
+fn explain_duration(error: trainer::Error, source: &Source, config: &Config) -> Error {
+    let nothing_left = matches!(error, trainer::Error::NothingLeft { before: 1.., .. });
+    let error = Error::from(error);
+    let (Some(duration_ns), Ok(times)) = (config.purge_ns().filter(|_| nothing_left), times(source)) else {
+        return error;
+    };
+    let span_ns = times.iter().max().zip(times.iter().min()).map_or(0, |(last, first)| last.saturating_sub(*first));
+    if duration_ns <= span_ns {
+        return error;
+    }
+    error.context(format!(
+        "data.purge={} is longer than the data, which span {}",
+        config.text(&data::PURGE.key),
+        seconds(span_ns as f64 / 1e9)
+    ))
 }
 
 fn split_in_memory(source: &Source, config: &Config, division: &Division) -> Result<Split> {
     let times = times(source)?;
     let split = match config.purge_ns() {
-        Some(duration_ns) => division.split(&times, Purge::Duration(duration_ns))?,
+        Some(duration_ns) => division
+            .split(&times, Purge::Duration(duration_ns))
+            .map_err(|error| explain_duration(error, source, config))?,
         None if !config.has_unseen() => division.split(&times, Purge::Duration(0))?,
         None => {
             let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::from_source(source, &times)?;
@@ -93,7 +119,7 @@ fn split_in_file(source: &Source, config: &Config, division: &Division) -> Resul
         Ok(split) => Ok(Some(split)),
         // What is left of a part is explained with the index in memory.
         Err(trainer::Error::NothingLeft { .. }) if purge == PurgeRule::Windows => Ok(None),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(explain_duration(error, source, config)),
     }
 }
 
@@ -137,7 +163,9 @@ pub(crate) fn split_cross_sections(sections: &CrossSections, config: &Config) ->
     let division = Division::from_config(config);
     let times = sections.times();
     let split = match config.purge_ns() {
-        Some(duration_ns) => division.split(times, Purge::Duration(duration_ns))?,
+        Some(duration_ns) => division
+            .split(times, Purge::Duration(duration_ns))
+            .map_err(|error| explain_duration(error, source, config))?,
         None if !config.has_unseen() => division.split(times, Purge::Duration(0))?,
         None => {
             let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::from_source(source, times)?;
@@ -190,10 +218,19 @@ impl Division {
         let if_known = Purge::Windows { window_start_ns, label_end_ns: &known_ends };
         let first_unknown = (0..times.len()).filter(|&n| label_end_ns[n] == UNKNOWN_END).min_by_key(|&n| times[n]);
         if let Some(first) = first_unknown.filter(|_| self.split(times, if_known).is_ok()) {
+            let (from, fix) = match source.has_times() {
+                true => (
+                    utc(times[first]),
+                    "write f[\"samples/label_end_time\"] with h5py, int64 [N], ns since 1970 UTC, or give data.purge a time",
+                ),
+                false => (
+                    format!("sample {first}"),
+                    "write f[\"timestamps\"] with h5py, int64 [N], ns since 1970 UTC, and beside it \
+                     f[\"samples/label_end_time\"], of the same kind, or give data.purge a time",
+                ),
+            };
             return error.context(format!(
-                "data.purge is auto, and labels end beyond the last sample of their instrument, from {} on, which may be at any time; write \
-                 f[\"samples/label_end_time\"] with h5py, int64 [N], ns since 1970 UTC, or give data.purge a time",
-                if source.has_times() { utc(times[first]) } else { format!("sample {first}") }
+                "data.purge is auto, and labels end beyond the last sample of their instrument, from {from} on, which may be at any time; {fix}"
             ));
         }
         if !source.has_times() {
@@ -203,8 +240,8 @@ impl Division {
         let known = times.iter().zip(window_start_ns).filter(|(_, reach)| **reach > i64::MIN);
         let longest_ns = known.map(|(time, reach)| time - reach).max().unwrap_or(0);
         error.context(format!(
-            "data.purge is auto, and samples reach back up to {:.1} days (their windows, and what features of the windows' first bars look back at)",
-            longest_ns as f64 / DAY_NS as f64
+            "data.purge is auto, and samples reach back up to {} (their windows, and what features of the windows' first bars look back at)",
+            seconds(longest_ns as f64 / 1e9)
         ))
     }
 }
@@ -230,7 +267,7 @@ pub(crate) struct PurgeRemarks {
 impl PurgeRemarks {
     /// The remarks on `spans`.
     pub(crate) fn on_spans(spans: SampleSpans<'_>) -> Self {
-        PurgeRemarks { warnings: spans.warning.into_iter().collect(), notes: spans.note.into_iter().collect() }
+        PurgeRemarks { warnings: spans.warnings, notes: spans.note.into_iter().collect() }
     }
 }
 

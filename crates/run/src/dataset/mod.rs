@@ -10,6 +10,7 @@ use std::sync::Arc;
 use megabatch_chunk_io::{AttributeValue, NonFinite, Scaler, Source};
 use megabatch_gpu_core::Device;
 use megabatch_nn::graph::Graphs;
+use megabatch_trainer::Split;
 use serde::Serialize;
 
 use crate::adapters::data::Data;
@@ -108,6 +109,8 @@ pub struct Partition {
     pub test: SampleRanges,
     /// Number of samples that were left out between the parts.
     pub purged: usize,
+    /// Assumptions that the purge between the parts rests on: sentences without their full stop.
+    pub warnings: Vec<String>,
 }
 
 impl Dataset {
@@ -237,7 +240,12 @@ impl Dataset {
 
     fn partition(&self, config: &Config) -> Result<Partition> {
         let split = self.data.split(config)?;
-        Ok(Partition { train: split.train, validation: split.validation, test: split.test, purged: split.purged })
+        let warnings = match config.purge_ns() {
+            Some(_) => Vec::new(),
+            None => self.data.remarks_on_purge(config, &split)?.warnings,
+        };
+        let Split { train, validation, test, purged, .. } = split;
+        Ok(Partition { train, validation, test, purged, warnings })
     }
 
     /// The splits of a walk forward, a fold each, as training with `settings` would go through

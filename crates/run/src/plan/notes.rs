@@ -9,8 +9,6 @@ use megabatch_trainer as trainer;
 use megabatch_trainer::{LrSchedule, TrainingWeights};
 
 use crate::adapters::data::Data;
-use crate::adapters::spans::SampleSpans;
-use crate::adapters::split::{PurgeRemarks, remarks_on_purge};
 use crate::config;
 use crate::error::Result;
 use crate::setup::TrainingSetup;
@@ -42,16 +40,9 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
     notes.extend(setup.gpu_passed_over.clone());
     notes.extend(notes_on_gpu(setup));
     notes.extend(note_on_checkpointing(setup)?);
-    let purge = match &setup.data {
-        Data::Samples(samples) => {
-            notes.extend(note_on_barriers(samples.source(), setup.training.loss)?);
-            remarks_on_purge(samples.source(), &setup.config, &setup.split)?
-        }
-        Data::CrossSections(sections) if setup.config.purge_ns().is_none() && setup.config.has_unseen() => {
-            let source = sections.source().source();
-            PurgeRemarks::on_spans(SampleSpans::from_source(source, source.sample_times().unwrap_or_default())?)
-        }
-        Data::CrossSections(_) => PurgeRemarks::default(),
+    match &setup.data {
+        Data::Samples(samples) => notes.extend(note_on_barriers(samples.source(), setup.training.loss)?),
+        Data::CrossSections(_) => {}
         Data::Graphs(graphs) => {
             let loss = setup.training.loss;
             if matches!(loss, Loss::Mse | Loss::Huber { .. }) && graphs.targets_are_labels() {
@@ -61,9 +52,9 @@ pub(crate) fn remarks(setup: &TrainingSetup, steps: u64) -> Result<Remarks> {
                     setup.data.path().display()
                 ));
             }
-            PurgeRemarks::default()
         }
-    };
+    }
+    let purge = setup.data.remarks_on_purge(&setup.config, &setup.split)?;
     notes.extend(purge.notes);
     let warnings = purge.warnings.into_iter().chain(setup.data.warning()).collect();
     Ok(Remarks { warnings, notes })
