@@ -213,7 +213,7 @@ fn other_symbols_choices_and_files_are_refused() {
     };
     for (stated, change, was) in [
         ("stride", (&|recipe: &mut Recipe| recipe.stride = 3) as &dyn Fn(&mut Recipe), "with --stride=1"),
-        ("zone", &|recipe| recipe.zone = Some("UTC".parse().unwrap()), "without --zone"),
+        ("zone", &|recipe| recipe.zone = Some("+02:00".parse().unwrap()), "without --zone"),
         ("horizon", &|recipe| recipe.horizon = 36, "with --horizon=5"),
     ] {
         let error = with(change, stated).unwrap_err();
