@@ -248,6 +248,11 @@ class Functions(InFolder):
             # They see all bars, of the shortest timeframe and of the other.
             self.assertGreaterEqual(max(lengths), 9000 + 390)
             self.assertGreaterEqual(min(lengths), 9000 // 5)
+            # The first forecasts come before the last bars are computed.
+            lengths.clear()
+            with run.follow(coming[:400], features=functions) as begun:
+                next(iter(begun))
+            self.assertLess(max(lengths), 9000 + 200)
             longer = ds.append(coming, features=functions)
             predicted = run.predict(longer, changed_data=True)
             self.require_same_forecasts(followed, predicted, 300, rtol=1e-4, atol=1e-6)

@@ -742,8 +742,8 @@ def _needs_volume(data: str | None) -> bool:
     """True if features of a series file are computed from the volume."""
     if data is not None:
         with contextlib.suppress(MegabatchError):
-            names = {name for own in Dataset(data).features.values() for name in own}
-            return not names.isdisjoint(("log_volume", "relative_volume"))
+            _, _, names, _ = _megabatch.function_inputs(data)
+            return not {"log_volume", "relative_volume"}.isdisjoint(names)
     return False
 
 
@@ -1073,13 +1073,17 @@ class Follower:
         with tempfile.TemporaryDirectory(prefix="megabatch-") as folder:
             path = pathlib.Path(folder) / "bars.csv"
             _megabatch.write_bars(path, bars.native())
-            lines_before = self._lines
-            forecasts, refused = self._push(path.read_bytes())
-        yield from forecasts
-        if refused is not None:
-            raise by_symbol[0].with_row(refused, str(refused.fields.get("file")), lines_before)
+            lines = path.read_bytes().splitlines(keepends=True)
+        lines_before = self._lines
+        for first in range(0, len(lines), _PUSHED_LINES):
+            forecasts, refused = self._push(b"".join(lines[first : first + _PUSHED_LINES]))
+            yield from forecasts
+            if refused is not None:
+                raise by_symbol[0].with_row(refused, str(refused.fields.get("file")), lines_before)
 
 
+_PUSHED_LINES = 64
+"""Lines of a frame that are pushed at once: an interrupt ends the stream between them."""
 _DROPPED = "; dropped"
 """The end of a remark on a row that is dropped, of `refuse` in crates/bars/src/read/bar_lines.rs."""
 

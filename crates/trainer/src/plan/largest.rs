@@ -298,8 +298,12 @@ fn largest_batch_of_graphs(
     let in_validation = GraphBatchSizes::in_validation(config, graphs, validation);
     let GraphBatchSizes { nodes, edges } = in_training.max(in_validation);
     let covered = covered_by_nodes(config, samples, graphs, train, validation, nodes)?;
-    let (windows, bars) = covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
+    let (mut windows, mut bars): (Vec<usize>, Vec<usize>) =
+        covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
     let series = resident_series(samples).map(|view| series_rows(&view, shape));
+    for (k, &rows) in series.iter().flatten().enumerate() {
+        (windows[k], bars[k]) = (windows[k].min(rows), bars[k].min(rows));
+    }
     let graphs = Some(LargestGraphs {
         graphs: count,
         edges,
