@@ -16,8 +16,8 @@ impl Gap {
             && days.any(|day| (self.from..self.to).contains(&noon(day)) && is_holiday(day))
     }
 
-    /// True for a pause whose first noon is that of such a holiday, as of a weekend that Good Friday
-    /// begins.
+    /// True for a pause whose first noon is that of such a holiday, as of a weekend that Good
+    /// Friday begins.
     pub(crate) fn begins_on_a_holiday(&self) -> bool {
         let first = (self.from + DAY_NS / 2 - 1).div_euclid(DAY_NS);
         self.to > first * DAY_NS + DAY_NS / 2 && is_holiday(first)

@@ -171,8 +171,8 @@ impl WeekEnds {
         self.choose_after(format, stated, None)
     }
 
-    /// As [`WeekEnds::choose`] where files were read by the clock `known` before, which stays unless
-    /// the weeks speak for another one.
+    /// As [`WeekEnds::choose`] where files were read by the clock `known` before, which stays
+    /// unless the weeks speak for another one.
     pub(crate) fn choose_after(&self, format: FormatName, stated: Option<&Zone>, known: Option<&Zone>) -> ZoneChoice {
         let candidates = candidates(format);
         let (best, default) = (self.best(&candidates), &candidates[0]);
@@ -353,8 +353,8 @@ impl WeekEnds {
         ZoneChoice { zone: zone.clone(), why, warning: self.unsupported(zone, source, format) }
     }
 
-    /// A warning about a clock that no end of a week supports; `source` says where it is from. Daily
-    /// bars, and times with their own offset, need none.
+    /// A warning about a clock that no end of a week supports; `source` says where it is from.
+    /// Daily bars, and times with their own offset, need none.
     fn unsupported(&self, zone: &Zone, source: &str, format: FormatName) -> Option<String> {
         let found = match self.weekends.len() {
             _ if !self.need_a_clock || self.base >= Timeframe::D1 => return None,

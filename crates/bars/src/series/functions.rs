@@ -324,8 +324,8 @@ impl FunctionBars {
     }
 
     /// The bars with the columns of features that [`FunctionBars::call`] gave, between those of the
-    /// files and those that only functions see, as [`FunctionStream`](crate::FunctionStream) goes on
-    /// with them.
+    /// files and those that only functions see, as [`FunctionStream`](crate::FunctionStream) goes
+    /// on with them.
     ///
     /// # Errors
     /// [`Error::Function`] for a column without values, or with a bar without one.
