@@ -11,7 +11,7 @@ pub(crate) mod summary;
 pub(crate) mod universe;
 mod zones;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::bar_source::BarSource;
@@ -212,7 +212,7 @@ pub(crate) fn read_in<P: AsRef<Path>>(
         let mut own_options = ReadOptions {
             base: Some(timeframe),
             columns: Vec::new(),
-            known_zone: None,
+            known_zones: BTreeMap::new(),
             ..options.clone().without_targets()
         };
         let can_be_own = timeframe > recording.bars.timeframe() && !timeframe.is_calendar_month();

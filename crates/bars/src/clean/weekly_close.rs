@@ -171,8 +171,8 @@ impl WeekEnds {
         self.choose_after(format, stated, None)
     }
 
-    /// As [`WeekEnds::choose`] where files were read by the clock `known` before, which stays
-    /// unless the weeks speak for another one.
+    /// As [`WeekEnds::choose`] where files of the format were read by the clock `known` before,
+    /// which stays unless the weeks speak for another one.
     pub(crate) fn choose_after(&self, format: FormatName, stated: Option<&Zone>, known: Option<&Zone>) -> ZoneChoice {
         let candidates = candidates(format);
         let (best, default) = (self.best(&candidates), &candidates[0]);

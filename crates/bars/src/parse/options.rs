@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::error::row_error::OnError;
@@ -21,9 +22,9 @@ pub struct ReadOptions {
     /// ISO timestamps; for the other formats the clock on which the weeks close on Friday at 17:00
     /// in New York. An offset or a zone in the rows always counts.
     pub zone: Option<Zone>,
-    /// The clock by which files of the same source were read before. It stays where no known clock
-    /// fits the ends of the weeks.
-    pub known_zone: Option<Zone>,
+    /// The clocks by which files of the same source were read before, by format. That of a format
+    /// stays where no known clock fits the ends of the weeks.
+    pub known_zones: BTreeMap<FormatName, Zone>,
     /// End of the bar that is stamped.
     pub stamped_at: StampedAt,
     /// The timeframe of the bars; the commonest spacing when `None`.

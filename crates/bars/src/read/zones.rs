@@ -58,6 +58,8 @@ fn common_choices<'a>(
     for file in files {
         together.entry(file.format).or_insert_with(|| WeekEnds::new(base)).extend(&file.ends);
     }
-    let (stated, known) = (options.zone.as_ref(), options.known_zone.as_ref());
-    together.into_iter().map(|(format, ends)| (format, ends.choose_after(format, stated, known))).collect()
+    let choice = |format: FormatName, ends: &WeekEnds| {
+        ends.choose_after(format, options.zone.as_ref(), options.known_zones.get(&format))
+    };
+    together.into_iter().map(|(format, ends)| (format, choice(format, &ends))).collect()
 }

@@ -1,5 +1,6 @@
 //! `megabatch ingest`: bars as text become aligned multi-timeframe series in one HDF5 file.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use clap::parser::ValueSource;
@@ -260,7 +261,7 @@ impl RecipeArgs {
             date_order: self.date_order,
             time: self.time.into(),
             zone: self.zone.clone(),
-            known_zone: None,
+            known_zones: BTreeMap::new(),
             base: self.base,
             prices: self.prices.into(),
             on_error: self.on_error,

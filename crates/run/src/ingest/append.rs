@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use megabatch_bars::{Error as BarsError, Overlaps, listed as listed_names, named_symbol, pair_without_ending};
+use megabatch_bars::{Error as BarsError, Overlaps, Zone, listed as listed_names, named_symbol, pair_without_ending};
 use serde_json::{Value, json};
 
 use super::Recipe;
 use super::existing_series::ExistingSeries;
 use super::provenance::{LISTS, listed};
+use super::recipe::recorded_clock;
 use super::series::{in_folder, require_text, unlike_names, write};
 use super::source_files::SourceFiles;
 use super::spool::SpoolFolder;
@@ -191,10 +192,10 @@ fn take_stated_symbol(kept: &mut ExistingSeries, new: &Recipe, stated: &[String]
 /// Takes the stated zone for that of all files, if it is the clock by which those of before were
 /// read.
 fn take_stated_zone(kept: &mut ExistingSeries, new: &Recipe, stated: &[String]) {
-    let recipe = &mut kept.recipe;
+    let known: Option<Zone> = recorded_clock(&kept.provenance).and_then(|zone| zone.parse().ok());
     let is_stated = new.zone.is_some() && stated.iter().any(|name| name == "zone");
-    if is_stated && recipe.zone.is_none() && new.zone == recipe.known_zone {
-        recipe.zone.clone_from(&new.zone);
+    if is_stated && kept.recipe.zone.is_none() && new.zone == known {
+        kept.recipe.zone.clone_from(&new.zone);
     }
 }
 

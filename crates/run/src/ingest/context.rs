@@ -1,5 +1,7 @@
 //! Bars of other instruments in files, whose features stand beside those of a series.
 
+use std::collections::BTreeMap;
+
 use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, ColumnFeature, ContextBars, Feature,
     FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, context_bars, names_in_context,
@@ -138,7 +140,7 @@ pub(super) fn read_bars(
         pip_size: Some(PipSizes::All(1.0)),
         format: None,
         date_order: None,
-        known_zone: None,
+        known_zones: BTreeMap::new(),
         base: None,
         calendar: Calendar::All,
         features: FeatureList(features.to_vec()),

@@ -13,6 +13,7 @@ mod streamed;
 mod windows;
 mod words;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,7 @@ use crate::ingest::provenance::{LISTS, symbols_in};
 use crate::text::{DAY_NS, Duration};
 
 pub use bins::Bins;
+pub(in crate::ingest) use bins::recorded_clock;
 pub use lists::{ContextFile, FeatureList, PipSizes, column_name, symbol_name};
 pub(crate) use recordings::Recordings;
 pub(crate) use streamed::{StreamedRecordings, fit, instruments_of};
@@ -72,9 +74,9 @@ pub struct Recipe {
     /// Zone of the timestamps; if `None`, UTC for ISO timestamps, and for others found from the
     /// weekly closes.
     pub zone: Option<Zone>,
-    /// The one clock by which the files of a series were read, if the recipe is that of the series.
-    /// It stays where no known clock fits the weekly closes.
-    pub known_zone: Option<Zone>,
+    /// The clocks by which the files of a series were read, by format, if the recipe is that of the
+    /// series. That of a format stays where no known clock fits the weekly closes.
+    pub known_zones: BTreeMap<FormatName, Zone>,
     /// Timeframe of the bars; found from their spacing if `None`.
     pub base: Option<Timeframe>,
     /// Prices as they were quoted, or adjusted for splits and dividends.
@@ -147,7 +149,7 @@ impl Default for Recipe {
             date_order: None,
             time: StampedAt::Open,
             zone: None,
-            known_zone: None,
+            known_zones: BTreeMap::new(),
             base: None,
             prices: Prices::AdjustedIfGiven,
             on_error: OnError::Fail,
@@ -252,7 +254,7 @@ impl Recipe {
             format: self.format,
             date_order: self.date_order,
             zone: self.zone.clone(),
-            known_zone: self.known_zone.clone(),
+            known_zones: self.known_zones.clone(),
             stamped_at: self.time,
             base: self.base,
             prices: self.prices,
@@ -358,7 +360,7 @@ impl Recipe {
         if let Some(zone) = recipe.zone {
             return Ok((Some(BarClock { zone, is_stated: true }), symbols));
         }
-        let zone = bins::recorded_clock(&provenance);
+        let zone = recorded_clock(&provenance);
         let clock = zone.map(|zone| zone.parse().map(|zone| BarClock { zone, is_stated: false })).transpose()?;
         Ok((clock, symbols))
     }
@@ -394,7 +396,7 @@ impl Recipe {
                 path.display()
             ))
         })?;
-        recipe.known_zone = bins::recorded_clock(&provenance).and_then(|zone| zone.parse().ok());
+        recipe.known_zones = bins::recorded_zones(&provenance);
         Ok((provenance, recipe))
     }
 }

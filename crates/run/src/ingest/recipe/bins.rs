@@ -1,10 +1,10 @@
 //! The clock of the bins of longer timeframes: one by name, or that of the files.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
-use megabatch_bars::{BinClock, ReadSummary, Recording, UnknownName, Zone, listed as listed_names};
+use megabatch_bars::{BinClock, FormatName, ReadSummary, Recording, UnknownName, Zone, listed as listed_names};
 use serde_json::Value;
 
 use super::Recipe;
@@ -92,15 +92,36 @@ pub(super) fn file_clocks<'a>(summaries: impl Iterator<Item = &'a ReadSummary>) 
 
 /// The one clock of all files of a series, by the account of its bars. `None` where these have
 /// several, or offsets with their times.
-pub(super) fn recorded_clock(provenance: &Value) -> Option<String> {
+pub(in crate::ingest) fn recorded_clock(provenance: &Value) -> Option<String> {
     let clocks = recorded_clocks(provenance);
     clocks.first().cloned().flatten().filter(|_| clocks.len() == 1)
 }
 
 /// The clocks of the files of a series, by the account of its bars.
 fn recorded_clocks(provenance: &Value) -> FileClocks {
-    let files = listed(provenance, LISTS[0]).flat_map(|instrument| listed(instrument, "files"));
-    files.map(|file| file["zone"].as_str().map(str::to_owned)).collect()
+    read_files(provenance).map(|file| file["zone"].as_str().map(str::to_owned)).collect()
+}
+
+/// The clock of the files of each format, by the account of a series. A format whose files have
+/// several clocks has none here. Files whose times have offsets do not count.
+pub(super) fn recorded_zones(provenance: &Value) -> BTreeMap<FormatName, Zone> {
+    let mut clocks: BTreeMap<FormatName, BTreeSet<&str>> = BTreeMap::new();
+    for file in read_files(provenance) {
+        let format: Option<FormatName> = file["format"].as_str().and_then(|name| name.parse().ok());
+        if let (Some(format), Some(zone)) = (format, file["zone"].as_str()) {
+            clocks.entry(format).or_default().insert(zone);
+        }
+    }
+    let only = |(format, zones): (FormatName, BTreeSet<&str>)| {
+        let zone: Zone = zones.first().filter(|_| zones.len() == 1)?.parse().ok()?;
+        Some((format, zone))
+    };
+    clocks.into_iter().filter_map(only).collect()
+}
+
+/// The files whose bars are those of the instruments, in the account of a series.
+fn read_files(provenance: &Value) -> impl Iterator<Item = &Value> {
+    listed(provenance, LISTS[0]).flat_map(|instrument| listed(instrument, "files"))
 }
 
 impl Recipe {
@@ -147,6 +168,8 @@ impl Recipe {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn clock(zone: Option<&str>, files: &[Option<&str>]) -> Result<BinClock> {
@@ -179,6 +202,28 @@ mod tests {
             let error = clock(None, files).unwrap_err().to_string();
             assert!(error.contains(expected) && error.contains("state the zone"), "{error}");
         }
+    }
+
+    #[test]
+    fn each_format_has_the_one_clock_of_its_files() {
+        let file = |format: &str, zone: Option<&str>| json!({ "format": format, "zone": zone });
+        let first = [
+            file("metatrader", Some("new-york+7")),
+            file("histdata", Some("-05:00")),
+            file("metatrader", None),
+            file("year-last", None),
+        ];
+        let second = [
+            file("metatrader", Some("new-york+7")),
+            file("epoch", Some("UTC")),
+            file("epoch", Some("+02:00")),
+            file("", Some("UTC")),
+        ];
+        let zones = recorded_zones(&json!({ "instruments": [{ "files": first }, { "files": second }] }));
+        let zones: Vec<(FormatName, String)> = zones.iter().map(|(&format, zone)| (format, zone.to_string())).collect();
+        let expected = [(FormatName::HistData, "-05:00"), (FormatName::MetaTrader, "new-york+7")];
+        assert_eq!(zones, expected.map(|(format, zone)| (format, zone.to_owned())));
+        assert!(recorded_zones(&Value::Null).is_empty());
     }
 
     #[test]

@@ -408,6 +408,36 @@ fn bars_without_a_known_clock_keep_that_of_the_series() {
     leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
 }
 
+/// Days of a format that the files of before did not have were read by the clock of these. Once a
+/// series had files of two clocks, neither went on.
+#[test]
+fn each_format_goes_on_by_its_own_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let [winter, _] = hours_of_a_broker(folder.path());
+    // Four days show no clock.
+    let days = part(&six_weeks(folder.path(), "EURUSD-weeks.csv", "2018-02-19", 0), "EURUSD-days.csv", 0..96);
+    let in_histdata = |row: &str| {
+        let (time, numbers) = row.split_at("2018.02.19,00:00".len());
+        let time = time.replace(['.', ':'], "").replace(',', " ");
+        format!("{time}00{}\n", numbers.replace(',', ";"))
+    };
+    let text = fs::read_to_string(&days).unwrap();
+    fs::write(&days, text.lines().map(in_histdata).collect::<String>()).unwrap();
+    let later = six_weeks(folder.path(), "EURUSD-later.csv", "2018-05-07", 4);
+    let out = folder.path().join("series.h5");
+    ingest(&hourly(&winter, "UTC"), &out, &Host::silent()).unwrap();
+    for (file, zones, said) in [
+        (&days, &["new-york+7", "-05:00"][..], "histdata file, -05:00, which is assumed: there is no end of a week"),
+        (&later, &["new-york+7", "-05:00", "new-york+7"][..], "new-york+7, which is kept from before: no known clock"),
+    ] {
+        let report = append(&hourly(file, "UTC"), &[], &out, &Host::silent()).unwrap();
+        let files = listed(&report.json["source"]["instruments"][0], "files");
+        assert_eq!(files.filter_map(|file| file["zone"].as_str()).collect::<Vec<_>>(), zones);
+        assert!(report.text.contains(said), "{}", report.text);
+        leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+    }
+}
+
 /// The clock by which the files of before were read was refused as a stated zone.
 #[test]
 fn the_clock_of_the_series_may_be_stated() {
