@@ -600,7 +600,7 @@ except KeyboardInterrupt:
         changed = other.copy()
         changed.iloc[50] = changed.iloc[49]
         # A row of the time before that has changed is refused.
-        with self.assertRaisesRegex(mb.DataError, "would become another one"):
+        with self.assertRaisesRegex(mb.DataError, "^context SPY: these are not the bars that .* would become another one"):
             ds.append(own[110:], context={"SPY": changed})
         # A context that had ended before its bars was refused.
         longer = ds.append(own[110:], context={"SPY": other})

@@ -57,7 +57,13 @@ fn features_go_on_with_a_context_that_had_ended() {
     stage.write("dxy-other.csv", &without);
     let line = "ingest --append EURUSD-day.csv --out series.h5";
     let [_, error] = stage.fails(&format!("{line} --context DXY=dxy-other.csv"), 3);
+    assert!(error.contains("context DXY (dxy-other.csv): these are not the bars that series.h5 was"), "{error}");
     assert!(error.contains("would become another one"), "{error}");
+    // A shorter one too, from the time at which it ends.
+    stage.write("dxy-short.csv", &part("dollar.csv", "2018", "2018-01-04 08"));
+    let [_, error] = stage.fails(&format!("{line} --context DXY=dxy-short.csv"), 3);
+    assert!(error.contains("context DXY (dxy-short.csv): these are not the bars that series.h5 was"), "{error}");
+    assert!(error.contains("the M1 bar of EURUSD that closes at 2018-01-04 08:"), "{error}");
     stage.succeeds(&format!("{line} --context DXY=dxy-later.csv"));
     stage.succeeds("leak series.h5 --samples 2");
 }

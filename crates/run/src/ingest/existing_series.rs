@@ -2,7 +2,7 @@
 //! with the old one, instrument by instrument; of an unfinished last bar, and of other instruments
 //! whose bars had ended before, it may have more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -191,6 +191,8 @@ struct Change {
     place: usize,
     /// The object in words.
     said: String,
+    /// Other instruments, if their features are all that differs.
+    context: BTreeSet<String>,
 }
 
 impl PrefixCheck {
@@ -267,6 +269,9 @@ impl PrefixCheck {
         let changes = compared.collect::<Result<Vec<_>>>()?;
         match changes.into_iter().flatten().min_by_key(|change| change.time) {
             None => Ok(()),
+            Some(Change { said, context, .. }) if !context.is_empty() => {
+                Err(self.kept.changed_context(&context, &said))
+            }
             Some(Change { place, said, .. }) => Err(self.kept.changed(self.name(place), &said)),
         }
     }
@@ -341,7 +346,12 @@ impl PrefixCheck {
                 old.start + row,
                 utc(times[row])
             );
-            Change { time: times[row].min(rows.close_time[row]), place, said }
+            let own = row * width..(row + 1) * width;
+            let context = match times[row] == rows.close_time[row] {
+                true => self.kept.differing_context(&values[own.clone()], &rows.values[own]),
+                false => BTreeSet::new(),
+            };
+            Change { time: times[row].min(rows.close_time[row]), place, said, context }
         }))
     }
 
@@ -390,7 +400,7 @@ impl PrefixCheck {
         Ok(times.get(first).map(|&time| {
             let (sample, instrument) = (old.start + first, self.name(place));
             let said = format!("sample {sample}, that of {instrument} at {}, would become another one", utc(time));
-            Change { time, place, said }
+            Change { time, place, said, context: BTreeSet::new() }
         }))
     }
 }
@@ -412,12 +422,32 @@ impl ExistingSeries {
             let scaled = place * width + age;
             // Ages have single precision.
             let bars = f64::from(values[age]) * scaler.scale[scaled] + scaler.center[scaled] + 0.5;
-            let is_own = |name: &str| name.strip_prefix(symbol).is_some_and(|rest| rest.starts_with('.'));
+            let is_own = |name: &str| is_context_feature(name, symbol);
             let columns = (0..width).filter(|&column| names[column].is_some_and(is_own)).collect();
             Some(ContextEnd { symbol: symbol.to_owned(), columns, close_time: time[0] - (bars * bar_ns) as i64 })
         };
         let functions = self.provenance["functions"]["fingerprints"].as_object();
         Ok(functions.into_iter().flat_map(serde_json::Map::keys).filter_map(end).collect())
+    }
+
+    /// The other instruments whose features differ between the values `then` and `now` of a row.
+    /// Empty if another feature differs too.
+    fn differing_context(&self, then: &[f32], now: &[f32]) -> BTreeSet<String> {
+        let functions = self.provenance["functions"]["fingerprints"].as_object();
+        let names = functions.into_iter().flat_map(serde_json::Map::keys);
+        let symbols: Vec<&str> = names.filter_map(|name| name.strip_prefix(CONTEXT)).collect();
+        let mut differing = BTreeSet::new();
+        for (feature, (then, now)) in self.scalers.features.iter().zip(then.iter().zip(now)) {
+            if then.to_bits() == now.to_bits() {
+                continue;
+            }
+            let name = feature.as_function().unwrap_or_default();
+            let Some(symbol) = symbols.iter().find(|symbol| is_context_feature(name, symbol)) else {
+                return BTreeSet::new();
+            };
+            differing.insert((*symbol).to_owned());
+        }
+        differing
     }
 
     /// True if the row of `timeframe` that closes at `close_time` is the last and was made of
@@ -456,6 +486,26 @@ impl ExistingSeries {
             ),
         })
     }
+
+    /// The error where the features of the instruments `context`, and nothing else, would not be
+    /// those of before.
+    fn changed_context(&self, context: &BTreeSet<String>, said: &str) -> Error {
+        let named = |symbol: &String| match self.recipe.context.iter().find(|file| file.symbol == *symbol) {
+            Some(file) => format!("{symbol} ({})", file.path.display()),
+            None => symbol.clone(),
+        };
+        let named: Vec<String> = context.iter().map(named).collect();
+        Error::data(format!(
+            "{CONTEXT}{}: these are not the bars that {} was made of, and not only more: {said}; nothing was written; give bars that begin with those of then, or ingest all files anew",
+            named.join(", "),
+            self.path().display()
+        ))
+    }
+}
+
+/// True if `name` is that of a feature of another instrument, `symbol`.
+fn is_context_feature(name: &str, symbol: &str) -> bool {
+    name.strip_prefix(symbol).is_some_and(|rest| rest.starts_with('.'))
 }
 
 /// The first place at which lists differ, as far as the old one goes; the largest number where they
