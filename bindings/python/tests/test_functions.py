@@ -470,6 +470,10 @@ except KeyboardInterrupt:
         missing = r"features of DXY, another instrument, .* as run\.follow\(…, context={\"DXY\": frame}\)"
         with self.assertRaisesRegex(mb.ConfigError, missing):
             run.follow(coming, features=change)
+        with self.assertRaisesRegex(mb.ConfigError, "^context DXY: 'dollar.csv' is the path of a file: expected a frame"):
+            run.follow(coming, features=change, context={"DXY": "dollar.csv"})
+        with self.assertRaisesRegex(mb.ConfigError, "context.*expected frames by the names of instruments"):
+            run.follow(coming, features=change, context="dollar.csv")  # type: ignore[arg-type]
 
     def test_context_in_files_is_that_of_frames(self) -> None:
         frame = self.frame()
@@ -485,6 +489,20 @@ except KeyboardInterrupt:
         self.assertEqual(ds.fingerprint(), by_frame.fingerprint())
         # The file keeps where the bars are.
         self.assertIn("DXY.age of functions stay the same", str(mb.leak(ds, samples=2)))
+        # Bars in a file were asked for as frames, and the reverse was told to have no such features.
+        for call, refused in (
+            ("dataset.append(bars", lambda: ds.append(frame[8990:], context={"DXY": dollar})),
+            ("mb.leak(dataset", lambda: mb.leak(ds, samples=1, context={"DXY": dollar})),
+        ):
+            takes = f"the bars of DXY came from a file, .*dollar.csv: .* give its path, as {call}, context={{\"DXY\": \"FILE\"}})"
+            with self.assertRaisesRegex(mb.ConfigError, takes.replace("(", r"\(").replace(")", r"\)").replace("{", r"\{")):
+                refused()
+        for refused in (
+            lambda: by_frame.append(frame[8990:], context={"DXY": path}),
+            lambda: mb.leak(by_frame, samples=1, context={"DXY": path}),
+        ):
+            with self.assertRaisesRegex(mb.ConfigError, r"the bars of DXY came to .* in a frame; .* as context=\{\"DXY\": frame\}$"):
+                refused()
         longer = ds.append(frame[8990:])
         self.assertGreater(len(longer), len(ds))
         moved = path.rename(self.folder / "moved.csv")
@@ -495,7 +513,8 @@ except KeyboardInterrupt:
             mb.leak(longer, samples=1, context={"EUR": moved})
         other = dollar.assign(high=dollar["high"] * 2)
         other.to_csv(moved, index=False)
-        with self.assertRaisesRegex(mb.DataError, "is not what the bars give|not what its bars give|differ"):
+        revised = r"context DXY \(.*moved.csv\): these are not the bars that .*own.h5 was made of, and .* is not what they give"
+        with self.assertRaisesRegex(mb.DataError, revised):
             mb.leak(longer, samples=1, context={"DXY": moved})
         with self.assertRaisesRegex(mb.ConfigError, "functions and frames do not go together with files"):
             mb.ingest(frame, **{**options, "features": [lambda bars: bars["close"]], "context": {"DXY": moved}})
@@ -606,6 +625,21 @@ except KeyboardInterrupt:
         longer = ds.append(own[110:], context={"SPY": other})
         self.assertEqual(len(longer), len(expected))
         np.testing.assert_array_equal(longer[: len(longer)]["D1"], expected[: len(expected)]["D1"])
+
+    def test_features_go_on_with_a_context_alone(self) -> None:
+        own, options = self.shares()
+        other = own[["Open", "High", "Low", "Close"]] * 2
+        expected = mb.ingest(own[:120], context={"SPY": other}, out=self.folder / "whole.h5", **options)
+        # Nothing was written, and nothing was said.
+        for again in (own[:120], own[110:120]):
+            ds = mb.ingest(own[:120], context={"SPY": other[:110]}, out=self.folder / "own.h5", **options)
+            with self.assertRaisesRegex(mb.DataError, "^context SPY: these are not the bars that .*own.h5 was made of"):
+                mb.leak(ds, samples=1, context={"SPY": other})
+            with self.assertLogs("megabatch", "WARNING") as log:
+                renewed = ds.append(again, context={"SPY": other})
+            self.assertRegex("\n".join(log.output), "note: no bar of .*own.h5 is new; SPY has other bars than when it was made: its ")
+            np.testing.assert_array_equal(renewed[: len(renewed)]["D1"], expected[: len(expected)]["D1"])
+            mb.leak(renewed, samples=1, context={"SPY": other})
 
     def test_an_ingest_that_is_killed_in_a_function_leaves_nothing_half(self) -> None:
         self.bars()

@@ -754,6 +754,7 @@ def _functions_of(
     stated, called = _functions.split(features)
     if stated:
         raise ConfigError(f"features: {', '.join(map(str, stated))}: give the functions alone", key="features")
+    _require_frames(context)
     if not called and not context:
         return None
     library = _frames.library(bars) if _frames.is_frame(bars) else None
@@ -766,6 +767,19 @@ def _functions_of(
         library = None
     others = [Context(name, frame, names, dict(read_by), bool(called)) for name, frame in (context or {}).items()]
     return _functions.Functions(called, None, library, others, context_is_whole=True).native()
+
+
+def _require_frames(context: Mapping[str, Any] | None) -> None:
+    """Refuses a context that is not of frames."""
+    takes = 'frames by the names of instruments, such as {"DXY": dxy}'
+    _arguments.require(context is None or isinstance(context, Mapping), context, "context", takes)
+    for name, frame in (context or {}).items():
+        if isinstance(frame, (str, os.PathLike)):
+            raise ConfigError(
+                f"context {name}: {os.fspath(frame)!r} is the path of a file: expected a frame, as pandas.read_csv makes it of the "
+                f"file, also where the data have its bars from a file",
+                key="context",
+            )
 
 
 def _check_part(part: str | None) -> None:

@@ -66,4 +66,23 @@ fn features_go_on_with_a_context_that_had_ended() {
     assert!(error.contains("the M1 bar of EURUSD that closes at 2018-01-04 08:"), "{error}");
     stage.succeeds(&format!("{line} --context DXY=dxy-later.csv"));
     stage.succeeds("leak series.h5 --samples 2");
+
+    // Without a bar of its own, the context was passed over, and its rows stayed as they were.
+    let rows = |text: &str| text.lines().count();
+    for (end, effect) in [("18", "its features from 2018-01-05 10:"), ("20", "no row has changed")] {
+        let before = rows(&stage.text("dxy-later.csv"));
+        let text = part("dollar.csv", "2018", &format!("2018-01-05 {end}"));
+        stage.write("dxy-later.csv", &text);
+        if end == "18" {
+            let [_, error] = stage.fails("leak series.h5 --samples 2", 3);
+            let grown = "dxy-later.csv, which has grown): these are not the bars that series.h5 was made of";
+            assert!(error.contains("context DXY (") && error.contains(grown), "{error}");
+        }
+        let told = stage.told(line);
+        let more = rows(&text) - before;
+        let expected = format!("no bar of series.h5 is new; DXY has {more} more bars than when it was made: {effect}");
+        assert!(told.contains(&expected), "{told}");
+        stage.succeeds("leak series.h5 --samples 2");
+        assert!(stage.said(line).contains("nothing was written"));
+    }
 }

@@ -3,25 +3,29 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use megabatch_bars::{Error as BarsError, Overlaps, Zone, listed as listed_names, named_symbol, pair_without_ending};
+use megabatch_bars::{
+    BarFunctions, Error as BarsError, Overlaps, Zone, listed as listed_names, named_symbol, pair_without_ending,
+};
 use serde_json::{Value, json};
 
-use super::Recipe;
+use super::context::CONTEXT;
 use super::existing_series::ExistingSeries;
-use super::provenance::{LISTS, listed};
+use super::functions::{CONTEXT_BARS, FunctionUse, changed_context};
+use super::provenance::{CONTEXT_LIST, LISTS, fingerprint, listed};
 use super::recipe::recorded_clock;
-use super::series::{in_folder, require_text, unlike_names, write};
+use super::series::{SeriesReport, in_folder, require_text, unlike_names, write};
 use super::source_files::SourceFiles;
 use super::spool::SpoolFolder;
+use super::{ContextFile, Recipe};
 use crate::command_report::CommandReport;
-use crate::error::{Error, Result};
+use crate::error::{Context as _, Error, Result};
 use crate::host::Host;
 use crate::output;
-use crate::text::{plural, shown};
+use crate::text::{plural, shown, utc};
 
 /// Adds the bars of the files of `new` to the series at `out`. `stated` names the options of `new`
 /// that the user stated; they must be those by which the series was made, and none need be. A zone
@@ -34,7 +38,8 @@ use crate::text::{plural, shown};
 /// for values that its last bar decides, where the files have more of that bar now, and features of
 /// other instruments from their last bar on, where these have later bars now.
 ///
-/// All bars are read as bars of the timeframe that the series was made of.
+/// All bars are read as bars of the timeframe that the series was made of. Nothing is written if all
+/// files have the bytes of then, those of other instruments among them.
 ///
 /// # Errors
 /// [`Kind::Usage`](crate::Kind::Usage) for stated options that contradict the series,
@@ -61,6 +66,7 @@ fn append_in(
     start: Instant,
 ) -> Result<CommandReport> {
     let mut kept = ExistingSeries::open(out)?;
+    kept.recipe.require_one_context(FunctionUse::Kept(out), host)?;
     let base = kept.base()?;
     let given = &Recipe { symbol: own_symbol(&kept, given), ..given.clone() };
     take_stated_symbol(&mut kept, given, stated, out)?;
@@ -76,8 +82,10 @@ fn append_in(
     require_known_symbols(&kept, &new, out)?;
     kept.files = SourceFiles::find(&kept.recipe, &kept.provenance, out)?;
     let added = kept.files.without_these(&kept.recipe, &new)?;
+    kept.recipe.context = kept.recipe.context_with(&new.context, out)?;
+    let context = other_context(&kept, host)?;
     let previous = PreviousSeries::new(&kept, &added);
-    if added.files().is_empty() && kept.files.are_unchanged() {
+    if added.files().is_empty() && kept.files.are_unchanged() && context.is_empty() {
         let text = format!("{}: the bars of these files are in it already; nothing was written", out.display());
         let nothing = PreviousSeries { files_read_again: 0, ..previous }.json(&BTreeMap::new(), 0);
         return Ok(CommandReport::new(
@@ -89,7 +97,6 @@ fn append_in(
     recipe.bars.extend(added.bars.iter().cloned());
     recipe.bid.extend(added.bid.iter().cloned());
     recipe.ask.extend(added.ask.iter().cloned());
-    recipe.context = recipe.context_with(&new.context, out)?;
     // Few bars do not show their timeframe.
     recipe.base = Some(base);
     if !stated.iter().any(|name| name == "overlaps") {
@@ -117,10 +124,31 @@ fn append_in(
     output::check(out, &recipe.files())?;
     let mut report = write(&recipe, out, folder, host, Some(kept))?;
     let told = previous.told(&report.json);
+    if told.bars == 0 {
+        let notes = context.iter().map(|symbol| previous.context_note(symbol, &report, out));
+        notes.for_each(|note| host.observer.note(&note));
+    }
     report.text = format!("{}\n{}", report.text, told.text);
     report.json["appended"] = told.json;
     report.finish(start, std::fs::metadata(out)?.len());
     Ok(CommandReport::new(report.text, &report.json))
+}
+
+/// Other instruments whose bars are others than when the series was made: their files have other
+/// bytes, or the host has other bars of them.
+fn other_context(kept: &ExistingSeries, host: &Host<'_>) -> Result<BTreeSet<String>> {
+    let given = host.functions.map_or_else(Vec::new, BarFunctions::fingerprints);
+    let mut changed = changed_context(&kept.provenance, &given.into_iter().collect());
+    for ContextFile { symbol, path } in &kept.recipe.context {
+        let found = fingerprint(path).map_err(|source| BarsError::Open { path: path.clone(), source });
+        let found = found.with_context(|| format!("{CONTEXT}{symbol}"))?;
+        let mut recorded = listed(&kept.provenance, CONTEXT_LIST);
+        let then = recorded.find(|file| file["symbol"].as_str() == Some(symbol.as_str()));
+        if then.and_then(|file| file["xxh3_128"].as_str()) != Some(found.as_str()) {
+            changed.insert(symbol.clone());
+        }
+    }
+    Ok(changed)
 }
 
 /// Choices of a recipe by their names, as `ingest` has them.
@@ -259,13 +287,23 @@ struct PreviousSeries {
     rewritten: Vec<String>,
     files_read_again: usize,
     bars: BTreeMap<String, u64>,
+    /// Bars of other instruments, where they are known.
+    context_bars: BTreeMap<String, u64>,
     samples: usize,
+}
+
+/// Bars of other instruments in files by symbol, as the account of a series has them.
+fn context_bars(provenance: &Value) -> BTreeMap<String, u64> {
+    let counts = provenance["functions"][CONTEXT_BARS].as_object().into_iter().flatten();
+    counts.filter_map(|(symbol, bars)| Some((symbol.clone(), bars.as_u64()?))).collect()
 }
 
 /// The appended bars and samples, in words and as JSON.
 struct Told {
     text: String,
     json: Value,
+    /// Bars of all instruments.
+    bars: u64,
 }
 
 impl PreviousSeries {
@@ -278,6 +316,7 @@ impl PreviousSeries {
             rewritten: all(&kept.files.rewritten),
             files_read_again: kept.recipe.files().len(),
             bars: names.iter().map(|name| (name.clone(), kept.bars_of(name))).collect(),
+            context_bars: context_bars(&kept.provenance),
             samples: kept.samples(),
         }
     }
@@ -305,7 +344,20 @@ impl PreviousSeries {
         ] {
             files.iter().for_each(|file| text.push_str(&format!("\n{file} {said}")));
         }
-        Told { text, json: self.json(&bars, samples) }
+        Told { text, json: self.json(&bars, samples), bars: all }
+    }
+
+    /// A note on the bars of another instrument, `symbol`, which are others now, while no bar of
+    /// the series at `out` is new.
+    fn context_note(&self, symbol: &str, report: &SeriesReport, out: &Path) -> String {
+        let now = context_bars(&report.json["source"]).get(symbol).copied();
+        let more = now.zip(self.context_bars.get(symbol)).map_or(0, |(now, then)| now.saturating_sub(*then));
+        let bars = if more == 0 { "other bars".to_owned() } else { plural(more as usize, "more bar") };
+        let effect = match report.renewed.get(symbol) {
+            Some(time) => format!("its features from {} on are those of its bars now", utc(*time)),
+            None => "no row has changed".to_owned(),
+        };
+        format!("note: no bar of {} is new; {symbol} has {bars} than when it was made: {effect}", out.display())
     }
 
     /// The account of `bars` by symbol and of `samples` that were appended.

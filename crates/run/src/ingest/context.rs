@@ -39,6 +39,11 @@ impl ContextInstruments {
         };
         recipe.context.iter().map(read).collect::<Result<_>>().map(ContextInstruments)
     }
+
+    /// Number of bars of each, by symbol.
+    pub(super) fn bar_counts(&self) -> BTreeMap<String, usize> {
+        self.0.iter().map(|own| (own.symbol.clone(), own.bars.len())).collect()
+    }
 }
 
 impl ContextInstrument {

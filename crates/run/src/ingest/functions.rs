@@ -3,7 +3,7 @@
 //! Files keep the names of their columns and a fingerprint of their source, and not the functions:
 //! `append` and `leak` are given them again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::Recipe;
 use super::context::{CONTEXT, ContextInstruments};
-use super::recipe::StreamedRecordings;
+use super::recipe::{ContextFile, StreamedRecordings};
 use super::spool::SpoolFolder;
 use super::work::Pass;
 use crate::error::{Error, Result};
@@ -42,6 +42,8 @@ pub(crate) struct FunctionAccount {
     frames: String,
     /// Fingerprints of the functions' sources, by name.
     fingerprints: BTreeMap<String, String>,
+    /// Bars of other instruments that are in files, by symbol.
+    context_bars: BTreeMap<String, usize>,
     /// Bars of the warm-up, by symbol.
     warm_up: BTreeMap<String, usize>,
     /// Bars that were dropped because a function gave no value.
@@ -90,7 +92,38 @@ pub(crate) enum FunctionUse<'a> {
     Proven(&'a Path, u64),
 }
 
+impl FunctionUse<'_> {
+    /// Beginning of a call in Python that takes functions.
+    fn call(self) -> &'static str {
+        match self {
+            FunctionUse::Proven(..) => "mb.leak(dataset",
+            FunctionUse::New | FunctionUse::Kept(_) => "dataset.append(bars",
+        }
+    }
+}
+
 impl Recipe {
+    /// Refuses functions of the host, and frames of other instruments, beside context in files.
+    ///
+    /// # Errors
+    /// A usage error that says what to give.
+    pub(super) fn require_one_context(&self, usage: FunctionUse<'_>, host: &Host<'_>) -> Result<()> {
+        let Some(ContextFile { symbol, path }) = self.context.first().filter(|_| host.functions.is_some()) else {
+            return Ok(());
+        };
+        Err(Error::usage(match usage {
+            FunctionUse::New => {
+                "context in files and functions do not go together: give the bars of other instruments as frames beside functions".to_owned()
+            }
+            FunctionUse::Kept(series) | FunctionUse::Proven(series, _) => format!(
+                "{}: the bars of {symbol} came from a file, {}: leave frames and functions out; where that file is another now, give its path, as {}, context={{\"{symbol}\": \"FILE\"}})",
+                series.display(),
+                path.display(),
+                usage.call()
+            ),
+        }))
+    }
+
     /// Reads the bars into `folder`, and puts in the columns that functions of the host compute
     /// from the bars of each timeframe. These are called for one instrument after the other, each
     /// with all its bars in memory.
@@ -109,6 +142,7 @@ impl Recipe {
                 "own bars do not go together with functions and bars of other instruments, which see the bars that the shortest make: leave one of them out",
             ));
         }
+        self.require_one_context(usage, host)?;
         let known = self.known();
         let recordings = match (usage, host.functions) {
             // Targets that functions compute have no pips.
@@ -118,20 +152,12 @@ impl Recipe {
             _ => self.read_streamed(folder, host)?,
         };
         let recipe = self.with_known_bins(&recordings.recordings.universe.recordings)?;
-        let context = match (self.context.is_empty(), host.functions) {
-            (true, _) => None,
-            (false, None) => Some(ContextInstruments::read(&recipe, folder, host)?),
-            (false, Some(_)) => {
-                return Err(Error::usage(
-                    "context in files and functions do not go together: give the bars of other instruments as frames beside functions",
-                ));
-            }
+        let context = match self.context.is_empty() {
+            true => None,
+            false => Some(ContextInstruments::read(&recipe, folder, host)?),
         };
         let functions = context.as_ref().map(|context| context as &dyn BarFunctions).or(host.functions);
-        let call = match usage {
-            FunctionUse::Proven(..) => "mb.leak(dataset",
-            FunctionUse::New | FunctionUse::Kept(_) => "dataset.append(bars",
-        };
+        let call = usage.call();
         if let FunctionUse::Kept(path) | FunctionUse::Proven(path, _) = usage
             && let Some(reason) = missing_context(&Recipe::as_written(path)?.0, functions, call)
         {
@@ -156,6 +182,7 @@ impl Recipe {
             account: FunctionAccount {
                 frames: functions.frames().to_owned(),
                 fingerprints: functions.fingerprints().into_iter().collect(),
+                context_bars: context.as_ref().map_or_else(BTreeMap::new, ContextInstruments::bar_counts),
                 ..FunctionAccount::default()
             },
         };
@@ -229,6 +256,15 @@ pub(crate) fn changed_functions(provenance: &Value, given: &BTreeMap<String, Str
     given.iter().filter(differs).map(|(name, _)| name.clone()).collect()
 }
 
+/// Other instruments whose bars are others than those that the series with this account was made
+/// with.
+pub(crate) fn changed_context(provenance: &Value, given: &BTreeMap<String, String>) -> BTreeSet<String> {
+    let was = &provenance["functions"]["fingerprints"];
+    let context = given.iter().filter_map(|(name, now)| Some((name, name.strip_prefix(CONTEXT)?, now)));
+    let changed = context.filter(|(name, _, now)| was[name.as_str()].as_str() != Some(now.as_str()));
+    changed.map(|(_, symbol, _)| symbol.to_owned()).collect()
+}
+
 /// Name of the column of ages beside the features of another instrument, if `function` gives these.
 pub(crate) fn age_column(function: &str) -> Option<String> {
     function.strip_prefix(CONTEXT).map(|symbol| format!("{symbol}.{AGE_IN_CONTEXT}"))
@@ -258,6 +294,9 @@ pub(crate) fn missing_context(provenance: &Value, functions: Option<&dyn BarFunc
     ))
 }
 
+/// Name of the numbers of bars of other instruments in the account of functions. Files of earlier
+/// versions have none, nor has context in frames.
+pub(super) const CONTEXT_BARS: &str = "context_bars";
 /// Instruments that a report names one by one.
 const NAMED_MAX: usize = 8;
 /// Name of the column of the ends of labels.
@@ -439,12 +478,23 @@ impl FunctionAccount {
 
     /// Account of functions that a file keeps.
     pub(crate) fn provenance(&self) -> Value {
-        json!({ "frames": self.frames, "fingerprints": self.fingerprints, "warm_up_bars": self.warm_up })
+        let mut json =
+            json!({ "frames": self.frames, "fingerprints": self.fingerprints, "warm_up_bars": self.warm_up });
+        if !self.context_bars.is_empty() {
+            json[CONTEXT_BARS] = json!(self.context_bars);
+        }
+        json
     }
 
     /// Functions whose source is another one than `provenance`, the account in a file, has.
     pub(crate) fn changed(&self, provenance: &Value) -> Vec<String> {
         changed_functions(provenance, &self.fingerprints)
+    }
+
+    /// Other instruments whose bars are others than those that the series with the account
+    /// `provenance` was made with.
+    pub(crate) fn changed_context(&self, provenance: &Value) -> BTreeSet<String> {
+        changed_context(provenance, &self.fingerprints)
     }
 
     /// Functions, their columns and dropped bars, as a report has them.

@@ -18,8 +18,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use megabatch_bars::{
-    ColumnFeature, ColumnTargets, DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices, ReadOptions,
-    Repeats, Scaling, SeriesSpec, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone,
+    AGE_IN_CONTEXT, ColumnFeature, ColumnTargets, DateOrder, Feature, FormatName, GapPolicy, OnError, Overlaps, Prices,
+    ReadOptions, Repeats, Scaling, SeriesSpec, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Window, Zone,
 };
 use megabatch_chunk_io::{AttributeValue, SeriesFile};
 use megabatch_gpu_core::Device;
@@ -310,16 +310,18 @@ impl Recipe {
     /// instruments.
     ///
     /// # Errors
-    /// A usage error for an instrument that the series does not have.
+    /// A usage error for an instrument that the series does not have, or has from a frame.
     pub(crate) fn context_with(&self, given: &[ContextFile], path: &Path) -> Result<Vec<ContextFile>> {
-        let mut context = self.context.clone();
+        let (mut context, frames) = (self.context.clone(), self.spec().functions());
         for file in given {
             let own = context.iter_mut().find(|own| own.symbol == file.symbol).ok_or_else(|| {
-                Error::usage(format!(
-                    "--context {file}: {} has no features of {}; ingest all files anew",
-                    path.display(),
-                    file.symbol
-                ))
+                let (series, symbol) = (path.display(), &file.symbol);
+                Error::usage(match frames.contains(&format!("{symbol}.{AGE_IN_CONTEXT}")) {
+                    true => format!(
+                        "--context {file}: the bars of {symbol} came to {series} in a frame; give a frame of them again, in Python, as context={{\"{symbol}\": frame}}"
+                    ),
+                    false => format!("--context {file}: {series} has no features of {symbol}; ingest all files anew"),
+                })
             })?;
             own.path.clone_from(&file.path);
         }

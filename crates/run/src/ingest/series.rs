@@ -264,7 +264,6 @@ pub(super) fn write(
     report.json["source"] = source;
     let description = series_description(&header, origin);
     let prefix = kept.map(|kept| PrefixCheck::begin(kept, continued, &header)).transpose()?;
-    let mut renewed = BTreeMap::new();
     let writing = Pass::begin(host, "write", "bars", plan.bars() as u64);
     write_series_in_pieces(out, &description, |writer| {
         let written = plan.write(&header, &|bars| writing.advance(bars as u64), &|piece| {
@@ -272,12 +271,12 @@ pub(super) fn write(
             write_piece(writer, piece)
         });
         let written = written.and_then(|()| prefix.as_ref().map_or(Ok(()), PrefixCheck::end));
-        renewed = prefix.as_ref().map(PrefixCheck::renewed).unwrap_or_default();
+        report.renewed = prefix.as_ref().map(PrefixCheck::renewed).unwrap_or_default();
         // The file is closed before another takes its place.
         drop(prefix);
         written
     })?;
-    notes.extend(renewed.iter().map(|(symbol, time)| {
+    notes.extend(report.renewed.iter().map(|(symbol, time)| {
         format!(
             "the bars of {symbol} had ended when {} was made; its features from {} on are those of its bars now",
             out.display(),
@@ -347,6 +346,8 @@ fn room_needed(recipe: &Recipe) -> u64 {
 pub(super) struct SeriesReport {
     pub(super) text: String,
     pub(super) json: Value,
+    /// By other instrument, when the first row of before closes whose features of it have changed.
+    pub(super) renewed: BTreeMap<String, i64>,
 }
 
 impl SeriesReport {
@@ -401,7 +402,7 @@ impl SeriesReport {
         });
         json["unused_columns"] = unused.into();
         json["universe"] = universe::facts(universe);
-        SeriesReport { text, json }
+        SeriesReport { text, json, renewed: BTreeMap::new() }
     }
 
     pub(super) fn finish(&mut self, start: Instant, size: u64) {
