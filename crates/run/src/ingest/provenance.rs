@@ -273,7 +273,7 @@ pub(super) fn has_bytes(path: &Path, recorded: &Value) -> io::Result<bool> {
 }
 
 /// True if the file begins with lines of that fingerprint, at least `rows` of them.
-pub(super) fn begins_with(path: &Path, hash: &str, rows: u64) -> io::Result<bool> {
+pub(crate) fn begins_with(path: &Path, hash: &str, rows: u64) -> io::Result<bool> {
     let mut reader = BufReader::with_capacity(1 << 20, File::open(path)?);
     let Ok(hash) = u128::from_str_radix(hash, 16) else { return Ok(false) };
     let (mut so_far, mut line, mut lines) = (Xxh3::new(), Vec::new(), 0);

@@ -41,7 +41,7 @@ use crate::ingest::{
 };
 use crate::text::{shown, utc};
 use crate::usage::peak_rss_bytes;
-use comparison::{Comparison, KnownColumns, different_attribute, is_same_bits, not_what_its_bars_give};
+use comparison::{Comparison, KnownColumns, different_attribute, is_same_bits};
 use moments::{Moments, sample_time};
 use provenance::Provenance;
 use split_proof::{ExactSpans, LabelEnds, SplitProof, SplitSource, prove_splits};
@@ -146,7 +146,10 @@ fn prove_file(path: &Path, options: &Options, host: &Host<'_>) -> Result<Command
     };
     provenance.require_same_provenance(provenance_json(&recipe, &recordings, series, &fingerprints)?, known)?;
     let origin = Origin { spec: &spec, pip_sizes: &recordings.pip_sizes, source: String::new() };
-    require_same(file, &plan, &header, origin, known, host)?;
+    if let Some(object) = difference(file, &plan, &header, origin, known, host)? {
+        let context = functions.as_ref().map_or_else(BTreeSet::new, |own| own.changed_context(&provenance.json));
+        return Err(provenance.difference(&object, &context, &recipe.context));
+    }
 
     let kept = |one: &&StreamedInstrument<'_>| header.instruments().iter().any(|name| name == one.name);
     let instruments: Vec<StreamedInstrument<'_>> = instruments.iter().filter(kept).copied().collect();
@@ -230,24 +233,23 @@ fn require_room_for_bars(recipe: &Recipe, folder: &Path) -> Result<()> {
     require_free(folder, rows * (SpooledBars::bar_bytes(columns) as u64 + parsed_row_bytes(columns)), "parsed bars")
 }
 
-/// Makes the series again and requires that the file holds it.
-fn require_same(
+/// Makes the series again; the first object of the file that is another one.
+fn difference(
     file: &SeriesSource,
     plan: &SeriesPlan<'_>,
     header: &SeriesHeader,
     origin: Origin<'_>,
     known: KnownColumns,
     host: &Host<'_>,
-) -> Result<()> {
-    let path = file.file().path();
+) -> Result<Option<String>> {
     let expected = series_description(header, origin);
     if let Some(name) = different_attribute(file.file(), &expected)? {
-        return Err(not_what_its_bars_give(path, &format!("the attribute {name}")));
+        return Ok(Some(format!("the attribute {name}")));
     }
     let comparison = Comparison::begin(file, &expected, known);
     let comparing = Pass::begin(host, "compare", "bars", plan.bars() as u64);
     plan.write(header, &|bars| comparing.advance(bars as u64), &|piece| comparison.compare(piece))?;
-    comparison.difference().map_or(Ok(()), |object| Err(not_what_its_bars_give(path, &object)))
+    Ok(comparison.difference())
 }
 
 /// The configuration whose split is proven. Unless the user gives one, training ends where the

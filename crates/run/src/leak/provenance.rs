@@ -10,10 +10,11 @@ use serde_json::Value;
 
 use super::comparison::{KnownColumns, not_what_its_bars_give};
 use crate::error::{Error, Result};
-use crate::ingest::Recipe;
 use crate::ingest::provenance::{
-    CONTEXT_LIST, LAST_BAR, LAST_OPEN_TIME, LISTS, LONGER_LISTS, files_of_instrument, fingerprint, recorded_files,
+    CONTEXT_LIST, LAST_BAR, LAST_OPEN_TIME, LISTS, LONGER_LISTS, begins_with, files_of_instrument, fingerprint, listed,
+    recorded_files,
 };
+use crate::ingest::{ContextFile, Recipe};
 
 /// Clocks whose changes are looked at besides those of the files: the ones that markets keep.
 pub(super) const CLOCKS: [&str; 2] = ["America/New_York", "Europe/London"];
@@ -112,6 +113,31 @@ impl<'a> Provenance<'a> {
             true => Ok(()),
             false => Err(not_what_its_bars_give(self.path, "the account of the bars in /@source")),
         }
+    }
+
+    /// The error of an `object` that is not what the bars give. Those of the instruments `changed`,
+    /// whose files are among `context`, are others than then.
+    pub(super) fn difference(&self, object: &str, changed: &BTreeSet<String>, context: &[ContextFile]) -> Error {
+        if changed.is_empty() {
+            return not_what_its_bars_give(self.path, object);
+        }
+        let named = |symbol: &String| match context.iter().find(|file| file.symbol == *symbol) {
+            Some(file) if self.has_grown(file) => format!("{symbol} ({}, which has grown)", file.path.display()),
+            Some(file) => format!("{symbol} ({})", file.path.display()),
+            None => symbol.clone(),
+        };
+        Error::data(format!(
+            "context {}: these are not the bars that {} was made of, and {object} is not what they give; if bars came since, append to the series, which takes them; else give the bars of then, or ingest anew",
+            changed.iter().map(named).collect::<Vec<_>>().join(", "),
+            self.path.display()
+        ))
+    }
+
+    /// True if a file of another instrument begins with the bytes of then, and has more.
+    fn has_grown(&self, file: &ContextFile) -> bool {
+        let then = listed(&self.json, CONTEXT_LIST).find(|then| then["symbol"].as_str() == Some(file.symbol.as_str()));
+        let hash = then.and_then(|then| then["xxh3_128"].as_str()).unwrap_or_default();
+        begins_with(&file.path, hash, 0).unwrap_or(false)
     }
 
     /// The files that were read, those included that were only compared with others.

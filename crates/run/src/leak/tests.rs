@@ -7,6 +7,7 @@ use megabatch_chunk_io::{Compression, Series, SeriesFile, Storage, WriteOptions,
 use megabatch_gpu_core::Device;
 use megabatch_trainer::SampleRanges;
 
+use super::comparison::not_what_its_bars_give;
 use super::moments::{HOUR_NS, changes};
 use super::provenance::CLOCKS;
 use super::*;
