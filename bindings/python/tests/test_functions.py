@@ -542,6 +542,26 @@ except KeyboardInterrupt:
                     ds = mb.ingest(own, context={"SPY": context}, time=time, **options)
                     self.assertEqual(ds.fingerprint(), expected, f"{index.tz} {time} {type(context)}")
 
+    def test_a_day_that_carries_a_time_of_day_is_that_of_its_date(self) -> None:
+        own, options = self.shares()
+        alone = mb.ingest(own, **options).fingerprint()
+        beside = mb.ingest(own, context={"SPY": own}, **options).fingerprint()
+        # All days of a context were a day late, and those of a series began at 04:00 or 05:00 UTC.
+        for zone in (None, "America/New_York", "Asia/Tokyo"):
+            for place, time in ((len(own) - 1, "15:30:00"), (40, "09:30:00")):
+                dates = own.index.to_series()
+                dates.iloc[place] += pandas.Timedelta(time)
+                live = own.set_index(pandas.DatetimeIndex(dates, name="Date").tz_localize(zone))
+                told = f"is at .*, and nearly all other rows are midnights: it is the row of {own.index[place]:%Y-%m-%d}"
+                for bars, context, expected, row in (
+                    (own, {"SPY": live}, beside, f"warning: context SPY: row {place} of the frame"),
+                    (live, {}, alone, f": line {place + 2}"),
+                ):
+                    with self.assertLogs("megabatch", "WARNING") as log:
+                        ds = mb.ingest(bars, context=context, **options)
+                    self.assertEqual(ds.fingerprint(), expected, f"{zone} {time} {row}")
+                    self.assertRegex("\n".join(log.output), f"{row} {told}")
+
     def test_a_split_in_a_context_is_told(self) -> None:
         own, options = self.shares()
         prices = ["Open", "High", "Low", "Close"]

@@ -18,6 +18,7 @@ use crate::bar_source::BarSource;
 use crate::bars::Bars;
 use crate::clean::fillers::drop_fillers;
 use crate::clean::jumps::Jump;
+use crate::clean::midnights::{Midnights, settle_days};
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
@@ -100,8 +101,9 @@ impl SpooledRecording {
 /// Temporary files without names lie beside it. `observe` gets the number of bytes of every read
 /// and may end the reading.
 ///
-/// In memory are, for bars of any number: 8 bytes a row of files whose rows are not in order of
-/// time, 16 a row that repairs put in order, and 50 a row of files with adjusted prices.
+/// In memory are, for bars of any number: 8 bytes a row of days, 8 a row of files whose rows are
+/// not in order of time, 16 a row that repairs put in order, and 50 a row of files with adjusted
+/// prices.
 ///
 /// # Errors
 /// As [`read`]; [`Error::Spool`] and [`Error::Interrupted`].
@@ -255,6 +257,12 @@ fn read_sources(
     sources.iter().for_each(|source| spacings.extend(&source.spacings));
     let mut sources: Vec<BarFile> = sources.into_iter().map(|source| source.file).collect();
     sources.iter().try_for_each(|source| source.own_columns.check(&source.path))?;
+    let midnights = settle_days(&mut sources, base, options.zone.as_ref())?;
+    if midnights.iter().any(Option::is_some) {
+        spacings = Spacings::default();
+        sources.iter().for_each(|source| spacings.add(&source.rows));
+    }
+    let recent = midnights.iter().flatten().next_back().map(Midnights::recent);
     let stamp_delay_ns = options.stamped_at.delay_ns(base);
     let have_volume = sources.iter().any(|source| source.has_volume);
     drop_fillers(&mut sources, base, have_volume)?;
@@ -279,12 +287,13 @@ fn read_sources(
         Overlaps::Refuse => join(pieces, base, place)?,
         Overlaps::EqualOnce => {
             let zones = zones.iter().map(|choice| choice.zone.clone()).collect();
-            let lines = RowLines { zones, base, stamp_delay_ns, days, options, symbols, place };
+            let lines = RowLines { zones, midnights, base, stamp_delay_ns, days, options, symbols, place };
             join_equal(pieces, are_own, &lines)?
         }
     };
     require_bars(&bars, &files)?;
     let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
+    let summary = ReadSummary { midnights: recent, ..summary };
     Ok(StoredRecording { symbol, bars, own: Vec::new(), summary })
 }
 
@@ -365,6 +374,7 @@ impl ReadSummary {
             pair: None,
             files,
             warnings,
+            midnights: None,
         })
     }
 }

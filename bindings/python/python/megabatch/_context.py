@@ -57,7 +57,7 @@ class Context:
                     error.fields["file"] = f"context {self.symbol}"
                 raise
         for warning in warnings:
-            log_note(f"warning: context {self.symbol}: {warning.replace(path, 'the frame')}")
+            log_note(f"warning: context {self.symbol}: {written.remark(warning, path)}")
         return np.frombuffer(time_ns, np.int64), base_ns, {name: np.frombuffer(values, np.float64) for name, values in found}
 
     @property

@@ -83,6 +83,14 @@ class Bars:
         error.args = (text.replace(found, told, 1),)
         return error
 
+    def remark(self, text: str, file: str) -> str:
+        """A remark on a `file` of these bars, which stand after a header, told of the frame and of its row."""
+
+        def row(found: re.Match[str]) -> str:
+            return f"row {self.rows[int(found[1]) - 2]} of the frame "
+
+        return re.sub(rf"{re.escape(file)}: line (\d+) ", row, text).replace(file, "the frame")
+
     def at_rows(self, rows: npt.NDArray[np.int64]) -> Bars:
         """The bars in some of these rows."""
         columns = {name: values[rows] for name, values in self.columns.items()}

@@ -35,10 +35,14 @@ impl Spacings {
         if rows.stamps().map(super::super::time::timestamp::RowTime::ns).is_sorted() {
             self.add_sorted(rows.stamps().map(super::super::time::timestamp::RowTime::ns));
         } else {
-            let mut times: Vec<i64> = rows.stamps().map(super::super::time::timestamp::RowTime::ns).collect();
-            times.sort_unstable();
-            self.add_sorted(times.into_iter());
+            self.add_times(rows.stamps().map(super::super::time::timestamp::RowTime::ns).collect());
         }
+    }
+
+    /// Adds the distances between neighbouring `times`, which may be in any order.
+    pub(crate) fn add_times(&mut self, mut times: Vec<i64>) {
+        times.sort_unstable();
+        self.add_sorted(times.into_iter());
     }
 
     fn add_sorted(&mut self, times: impl Iterator<Item = i64>) {

@@ -4,6 +4,7 @@ use crate::bars::{Bar, Bars};
 use crate::clean::fillers::FillerFinder;
 use crate::clean::gaps::Gap;
 use crate::clean::jumps::PAIR_SPACING_MAX_NS;
+use crate::clean::midnights::{Midnights, remark};
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
@@ -24,6 +25,7 @@ use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol::{is_currency_pair, is_name_of};
 use crate::parse::symbol_column::{SharedTimes, SymbolColumn, symbol_in, symbols_of_rows};
+use crate::read::summary::ReadSummary;
 use crate::time::date_order::split_named_month;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, DateStyle, RowTime, display_duration, display_utc};
@@ -134,6 +136,10 @@ pub struct BarLines {
     passed_over: u64,
     /// Bars that rows of their times must equal; none once one was another.
     known: KnownBars,
+    /// Midnights of the rows of days that were known before.
+    known_midnights: Option<Midnights>,
+    /// Times of the rows of days so far; their midnights in the place of times of day.
+    day_stamps: Vec<RowTime>,
     /// Longest time from one known bar to the next.
     longest_step_ns: Option<i64>,
     /// Close of the last bar, known before or not.
@@ -191,6 +197,8 @@ impl BarLines {
             known_until,
             passed_over: 0,
             known: KnownBars::default(),
+            known_midnights: None,
+            day_stamps: Vec::new(),
             longest_step_ns: None,
             last_close: None,
             finished: None,
@@ -220,6 +228,13 @@ impl BarLines {
         // The weeks of shares show no clock.
         let week_ends = self.week_ends.filter(|_| !known.week_ends(base).close_elsewhere());
         BarLines { longest_step_ns: known.longest_step_ns(), known, last_close, week_ends, ..self }
+    }
+
+    /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
+    /// day is that of its date where nearly all rows of theirs were midnights.
+    #[must_use]
+    pub fn following(self, summary: &ReadSummary) -> Self {
+        BarLines { known_midnights: summary.midnights.clone(), ..self }
     }
 
     /// The reader of the lines of `file`, whose rows show if a column such as `company` names
@@ -420,6 +435,7 @@ impl BarLines {
             && self.unfinished_line == Some(line)
             && may_be_cut(&fields, self.field_count, format, &self.own_columns, line);
         let row = row.map_err(|fault| if is_cut { fault.without_end_of_line() } else { fault });
+        let row = row.map(|row| self.on_its_day(row));
         if let Ok(row) = &row {
             self.field_count = fields.len();
             self.check_open_close(row, format)?;
@@ -516,6 +532,34 @@ impl BarLines {
         let (row, fix): (BarRow, RowFix) = row.fixed().filter(|_| self.ledger.repairs()).ok_or(fault)?;
         self.ledger.fix(row.line, fix);
         Ok(row)
+    }
+
+    /// The row at the midnight of its day, where it carries a time of day and nearly all rows of
+    /// days before it are midnights.
+    fn on_its_day(&mut self, row: BarRow) -> BarRow {
+        if self.base != Timeframe::D1 {
+            return row;
+        }
+        let stamp = match self.midnight(&row) {
+            Some(midnight) => {
+                self.notes.push(remark(&self.name, row.line, row.stamp, midnight));
+                midnight
+            }
+            None => row.stamp,
+        };
+        self.day_stamps.push(stamp);
+        BarRow { stamp, ..row }
+    }
+
+    fn midnight(&self, row: &BarRow) -> Option<RowTime> {
+        let is_as_usual =
+            |last: &RowTime| last.is_on_the_clock_of(row.stamp) && (row.stamp.ns() - last.ns()).rem_euclid(DAY_NS) == 0;
+        if self.day_stamps.last().is_some_and(is_as_usual) {
+            return None;
+        }
+        let on_its_clock = |stamp: &RowTime| stamp.is_on_the_clock_of(row.stamp);
+        let own = Midnights::told_by(|| self.day_stamps.iter().copied().filter(on_its_clock));
+        own.as_ref().or(self.known_midnights.as_ref())?.before(row.stamp, self.zone(row).ok())
     }
 
     /// When the row's bar opens.

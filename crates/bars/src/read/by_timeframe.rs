@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::clean::grid::settle_off_grid;
+use crate::clean::midnights::Midnights;
 use crate::clean::spacing::Spacings;
 use crate::error::{Error, Result};
 use crate::parse::bar_file::BarFile;
@@ -17,6 +18,21 @@ pub(super) struct SpacedFile {
 }
 
 impl SpacedFile {
+    fn new(file: BarFile) -> Self {
+        let mut spacings = Spacings::default();
+        spacings.add(&file.rows);
+        let are_days = spacings.base(None).is_ok_and(|base| base == Timeframe::D1);
+        // Days of which one carries a time of day are days all the same.
+        if are_days
+            && !spacings.are_multiples_of(Timeframe::D1)
+            && let Some(midnights) = Midnights::told_by(|| file.rows.stamps())
+        {
+            spacings = Spacings::default();
+            spacings.add_times(midnights.day_times(file.rows.stamps()));
+        }
+        SpacedFile { file, spacings }
+    }
+
     /// Timeframe of the bars, where they are evidently not of `base`, by their spacing or the
     /// file's name.
     fn other_than(&self, base: Timeframe) -> Result<Option<Timeframe>> {
@@ -68,12 +84,7 @@ impl ByTimeframe {
     /// Sorts files by timeframe; that of the series is the stated one, or the shortest of the
     /// files'. A file that may have bars of a stated one is taken to have them.
     pub(super) fn new(sources: Vec<BarFile>, stated: Option<Timeframe>) -> Result<Self> {
-        let spaced = |file: BarFile| {
-            let mut spacings = Spacings::default();
-            spacings.add(&file.rows);
-            SpacedFile { file, spacings }
-        };
-        let sources: Vec<SpacedFile> = sources.into_iter().map(spaced).collect();
+        let sources: Vec<SpacedFile> = sources.into_iter().map(SpacedFile::new).collect();
         let base = stated.or_else(|| sources.iter().filter_map(|source| source.spacings.only()).min());
         let own_of = |source: &SpacedFile| match (stated, base) {
             (Some(base), _) => source.other_than(base),

@@ -14,6 +14,7 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::bars::Bar;
 use crate::clean::grid::settle_off_grid;
+use crate::clean::midnights::Midnights;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::sessions::SessionDays;
 use crate::clean::spread;
@@ -36,6 +37,8 @@ use crate::time::zone::Zone;
 pub(super) struct RowLines<'a> {
     /// Clock of each file.
     pub(super) zones: Vec<Zone>,
+    /// Midnights of each file of days that shows them.
+    pub(super) midnights: Vec<Option<Midnights>>,
     pub(super) base: Timeframe,
     pub(super) stamp_delay_ns: i64,
     pub(super) days: SessionDays,
@@ -49,6 +52,9 @@ impl RowLines<'_> {
     fn line_of(&self, file: usize, summary: &FileSummary, open_time: i64) -> Result<u64> {
         let mut source = BarFile::read(&summary.path, self.options, self.symbols, self.place)?;
         settle_off_grid(&mut source, self.base)?;
+        if let Some(midnights) = &self.midnights[file] {
+            midnights.settle(&mut source, self.options.zone.as_ref())?;
+        }
         spread::in_units_of_the_price(&mut source)?;
         let (zone, repeats) = (&self.zones[file], self.options.repeats);
         let RowLines { base, stamp_delay_ns, days, .. } = *self;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use crate::bars::Bar;
 use crate::clean::gaps::Gaps;
 use crate::clean::jumps::Jump;
+use crate::clean::midnights::Midnights;
 use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::parse::adjustment::Adjustments;
 use crate::parse::format_name::FormatName;
@@ -46,6 +47,9 @@ pub struct ReadSummary {
     pub pair: Option<PairSummary>,
     /// Warnings about the bars, for people.
     pub warnings: Vec<String>,
+    /// The last midnights of rows of days, where they show.
+    #[serde(default)]
+    pub(crate) midnights: Option<Midnights>,
 }
 
 /// Bars of a longer timeframe from files of their own, beside those that the shorter bars make.

@@ -8,7 +8,9 @@ mod written;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use megabatch_bars::{FormatName, OnError, ReadOptions, Recording, RowError, RowFix, Timeframe, read, read_all};
+use megabatch_bars::{
+    FormatName, OnError, ReadOptions, Recording, Repeats, RowError, RowFix, Timeframe, read, read_all,
+};
 use written::{read_texts, repair, with_files};
 
 const DAY_NS: i64 = 86_400_000_000_000;
@@ -394,6 +396,60 @@ fn a_daily_bar_is_of_its_session() {
     let times: Vec<_> = universe.recordings.iter().map(|one| one.bars.open_time.clone()).collect();
     assert_eq!(times[0], times[1]);
     assert_eq!(times[0][0] % DAY_NS, 0);
+}
+
+/// Days of a share, whose times are as `stamp` makes them of their place and day.
+fn share(stamp: &dyn Fn(usize, usize) -> String) -> String {
+    let row = |k: usize| format!("{},1,2,1,2,3\n", stamp(k, weekday(k)));
+    format!("date,open,high,low,close,volume\n{}", (0..60).map(row).collect::<String>())
+}
+
+/// One row at 15:30 moved all days to 05:00 UTC.
+#[test]
+fn a_day_that_carries_a_time_of_day_is_that_of_its_date() {
+    let dates = share(&|_, day| date(day));
+    let plain = recording_of(&dates).bars;
+    let zone = ReadOptions { zone: Some("America/New_York".parse().unwrap()), ..ReadOptions::default() };
+    for (place, time) in [(59, "15:30:00"), (20, "09:30:00")] {
+        let time_at = |k: usize| if k == place { time } else { "00:00:00" };
+        let offset = |day: usize| if day < 60 { "-05:00" } else { "-04:00" };
+        for (label, text) in [
+            ("dates", share(&|k, day| if k == place { format!("{} {time}", date(day)) } else { date(day) })),
+            ("a clock", share(&|k, day| format!("{} {}", date(day), time_at(k)))),
+            ("offsets", share(&|k, day| format!("{} {}{}", date(day), time_at(k), offset(day)))),
+        ] {
+            let recording = read_texts(&[("AAPL.csv", &text)], &zone).unwrap();
+            assert_eq!(recording.bars, plain, "{label} {time}");
+            let (begin, end) =
+                (format!("AAPL.csv: line {} is at 2024-", place + 2), format!("the row of {}", date(weekday(place))));
+            let is_told = |warning: &String| warning.contains(&begin) && warning.ends_with(&end);
+            assert!(recording.summary.warnings.iter().any(is_told), "{:?}", recording.summary.warnings);
+        }
+    }
+    // A file of one row follows the clock of the others.
+    let live = "date,open,high,low,close,volume\n2024-03-25 15:30:00,1,2,1,2,3\n";
+    let stated = ReadOptions { symbol: Some("AAPL".to_owned()), base: Some(Timeframe::D1), ..zone };
+    let opens = read_texts(&[("a.csv", &dates), ("b.csv", live)], &stated).unwrap().bars.open_time;
+    assert_eq!((opens.len(), opens[60]), (61, MONDAY_NS + 84 * DAY_NS));
+}
+
+#[test]
+fn two_rows_of_one_day_are_repeated_bars() {
+    let text = share(&|_, day| date(day)) + "2024-03-22 15:30:00,1,2,1,1.5,3\n";
+    let read_by = |repeats| read_texts(&[("AAPL.csv", &text)], &ReadOptions { repeats, ..ReadOptions::default() });
+    let error = read_by(Repeats::Refuse).unwrap_err().to_string();
+    assert!(error.contains("line 62: duplicate timestamp"), "{error}");
+    assert_eq!(read_by(Repeats::Last).unwrap().bars.close[59], 1.5);
+}
+
+#[test]
+fn days_that_begin_at_an_hour_and_weeks_keep_a_time_of_day() {
+    let coin = |day: usize| format!("{} {}:00:00+00:00,1,2,1,2,3\n", date(day), if day == 59 { 10 } else { 22 });
+    let opens = recording_of(&(0..60).map(coin).collect::<String>()).bars.open_time;
+    assert_eq!((opens[58] % DAY_NS, opens[59] % DAY_NS), (22 * 60 * MINUTE_NS, 10 * 60 * MINUTE_NS));
+    let week = |k: usize| format!("{} {},1,2,1,2,3\n", date(7 * k), if k == 8 { "15:30" } else { "00:00" });
+    let bars = recording_of(&(0..9).map(week).collect::<String>()).bars;
+    assert_eq!((bars.timeframe, bars.open_time[8] % DAY_NS), (Timeframe::W1, (15 * 60 + 30) * MINUTE_NS));
 }
 
 #[test]

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use megabatch_bars::{Feature, Timeframe};
-use megabatch_chunk_io::{Storage, WriteOptions, write_series};
+use megabatch_chunk_io::{SeriesFile, Storage, WriteOptions, write_series};
+use megabatch_gpu_core::Device;
 
 use super::recipe::in_memory::{provenance, series_file};
 use super::*;
@@ -451,6 +452,52 @@ fn a_moved_context_file_is_known_by_its_bytes() {
     assert_eq!(found(), moved);
     bars(&below, "USDJPY.csv", 4, 2, &[]);
     assert_eq!(found(), context);
+}
+
+/// Writes days of a share. `stamp` gives the time of each by its place and its date.
+pub(in crate::ingest) fn days(
+    path: PathBuf,
+    rows: std::ops::Range<usize>,
+    stamp: impl Fn(usize, &str) -> String,
+) -> PathBuf {
+    let row = |k: usize| {
+        // Monday 2018-01-01.
+        let day = 17_532 + (k / 5 * 7 + k % 5) as i64;
+        let date = crate::text::utc(day * 86_400_000_000_000);
+        let close = 100 + k * 7 % 11;
+        format!("{},{close},{},{},{close},9\n", stamp(k, &date[..10]), close + 1, close - 1)
+    };
+    fs::write(&path, format!("date,open,high,low,close,volume\n{}", rows.map(row).collect::<String>())).unwrap();
+    path
+}
+
+/// A row of the context that carried a time of day moved all of its days by one.
+#[test]
+fn a_day_of_a_context_that_carries_a_time_of_day_is_that_of_its_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let own = days(folder.path().join("KO.csv"), 0..60, |_, date| date.to_owned());
+    let values = |name: &str, stamp: &dyn Fn(usize, &str) -> String| {
+        let recipe = Recipe {
+            bars: vec![own.clone()],
+            context: vec![ContextFile { symbol: "SPY".to_owned(), path: days(folder.path().join(name), 0..60, stamp) }],
+            timeframes: windows("D1:5"),
+            features: "log_return".parse().unwrap(),
+            target: TargetKind::LogReturn,
+            horizon: 1,
+            scaling: Scaling::None,
+            zone: Some("America/New_York".parse().unwrap()),
+            ..Recipe::default()
+        };
+        let out = folder.path().join("series.h5");
+        ingest(&recipe, &out, &Host::silent()).unwrap();
+        let series = SeriesFile::open(&out, &Device::cpu().scope("test")).unwrap().read().unwrap();
+        series.timeframes[0].values.iter().map(|value| value.to_bits()).collect::<Vec<u32>>()
+    };
+    let expected = values("dates.csv", &|_, date| date.to_owned());
+    for (place, time) in [(59, "15:30"), (20, "09:30")] {
+        let live = |k: usize, date: &str| if k == place { format!("{date} {time}") } else { date.to_owned() };
+        assert_eq!(values("live.csv", &live), expected, "{time}");
+    }
 }
 
 /// EURUSD in points (129613.0) gave errors of 5,270,000 "pips".

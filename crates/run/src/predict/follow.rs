@@ -69,10 +69,14 @@ pub fn follow(
     };
     let options = subject.line_options(request);
     let mut tail = Tail::open(source)?;
-    let mut bars = subject.history(&request.history)?;
+    let (mut bars, summary) = subject.history(&request.history)?;
     let (name, known_until) = (tail.name().to_owned(), bars.open_time.last().copied());
     let bar_lines = || {
         let lines = BarLines::new(&name, &options, subject.base, known_until);
+        let lines = match &summary {
+            Some(summary) => lines.following(summary),
+            None => lines,
+        };
         let lines = if subject.needs_volume() { lines.requiring_volume() } else { lines };
         match file {
             Some(path) => lines.in_file(path),
@@ -119,7 +123,7 @@ pub fn follow(
         progress: &mut progress,
         totals,
         after_finished: &|bar| {
-            let mut bars = subject.history(&request.history)?;
+            let (mut bars, _) = subject.history(&request.history)?;
             replace_last(&mut bars, bar, &subject.symbol, host);
             Ok(begin(&subject, bars, &request.history, host)?.0)
         },

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use megabatch_amp::Precision;
 use megabatch_bars::{
     BarFunctions, Bars, DateOrder, Feature, FormatName, FunctionBars, FunctionColumn, FunctionStream, Instrument,
-    OnError, ReadOptions, Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files, likely_symbol,
-    named_symbol, pair_without_ending, read,
+    OnError, ReadOptions, ReadSummary, Scalers, SeriesSpec, SeriesStream, TargetKind, Timeframe, Zone, bar_files,
+    likely_symbol, named_symbol, pair_without_ending, read,
 };
 use megabatch_chunk_io::{SeriesColumn, SeriesFile};
 use megabatch_gpu_core::Device;
@@ -225,10 +225,10 @@ impl StreamingModel {
         Instrument { name: &self.symbol, base, pip_size: self.pip_size }
     }
 
-    /// The bars of the history; none for a cold start.
-    pub(super) fn history(&self, history: &History) -> Result<Bars> {
+    /// The bars of the history, and how they were read; none for a cold start.
+    pub(super) fn history(&self, history: &History) -> Result<(Bars, Option<ReadSummary>)> {
         let given = match history {
-            History::Cold => return Ok(Bars::with_capacity(self.base, 0)),
+            History::Cold => return Ok((Bars::with_capacity(self.base, 0), None)),
             History::OfTheData => Vec::new(),
             History::Files(paths) => paths.iter().map(|path| bar_files(path)).collect::<Result<Vec<_>, _>>()?.concat(),
         };
@@ -254,7 +254,7 @@ impl StreamingModel {
             )),
             error => error.into(),
         })?;
-        Ok(recording.bars)
+        Ok((recording.bars, Some(recording.summary)))
     }
 
     /// The series before its first bar.

@@ -147,6 +147,40 @@ fn a_daily_bar_is_of_its_session() {
     }
 }
 
+/// The row of a day that had not ended was dated a day late.
+#[test]
+fn a_day_that_carries_a_time_of_day_is_that_of_its_date() {
+    let known = 17_532 * DAY_NS; // Monday 2018-01-01
+    let options = in_zone("America/New_York");
+    let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::D1, Some(known));
+    let stamps = ["2018-01-02", "2018-01-03", "2018-01-04", "2018-01-05 15:30:00"];
+    let bars: Vec<Bar> =
+        stamps.iter().flat_map(|stamp| lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap()).collect();
+    assert_eq!(bars.iter().map(|bar| (bar.open_time - known) / DAY_NS).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert_eq!(
+        lines.take_notes(),
+        [
+            "live: line 4 is at 2018-01-05 15:30:00, and nearly all other rows are midnights: it is the row of 2018-01-05"
+        ]
+    );
+
+    // The bars before show the midnights.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("X.csv");
+    let row = |day: i64| format!("2017-12-{day} 00:00:00-05:00,1,2,1,2\n");
+    fs::write(&path, (18..23).chain(25..30).map(row).collect::<String>()).unwrap();
+    let days = ReadOptions { base: Some(Timeframe::D1), ..options };
+    let summary = read(&[path], &days).unwrap().summary;
+    let known = known - 3 * DAY_NS;
+    assert_eq!(summary.last_bar.open_time, known);
+    for (stamp, is_noted) in [("2018-01-01 15:30:00-05:00", true), ("2018-01-01 00:00:00-05:00", false)] {
+        let mut lines = BarLines::new(Path::new("live"), &days, Timeframe::D1, Some(known)).following(&summary);
+        let bars = lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap();
+        assert_eq!(bars.iter().map(|bar| bar.open_time).collect::<Vec<_>>(), [known + 3 * DAY_NS], "{stamp}");
+        assert_eq!(lines.take_notes().len(), usize::from(is_noted));
+    }
+}
+
 #[test]
 fn a_volume_may_be_missing_until_there_is_one() {
     let text = "2018-01-02 00:05,1,2,1,2,-1\n2018-01-02 00:06,1,2,1,2,7\n2018-01-02 00:07,1,2,1,2,-1\n";

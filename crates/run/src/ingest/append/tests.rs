@@ -16,7 +16,7 @@ use crate::adapters::series::Origin;
 use crate::error::Kind;
 use crate::ingest::ingest;
 use crate::ingest::recipe::in_memory::series_file;
-use crate::ingest::tests::{StopsAt, bars, names_in, windows};
+use crate::ingest::tests::{StopsAt, bars, days, names_in, windows};
 use crate::leak;
 
 fn base(bars: Vec<PathBuf>) -> Recipe {

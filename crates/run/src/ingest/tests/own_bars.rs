@@ -1,8 +1,6 @@
 //! Bars of longer timeframes from files of their own: those that the shortest make give the series
 //! that these make, and a change of one is seen from its close on.
 
-use megabatch_chunk_io::SeriesFile;
-use megabatch_gpu_core::Device;
 use proptest::prelude::*;
 
 use super::*;
@@ -313,6 +311,23 @@ fn the_last_own_bar_of_a_file_is_not_used() {
     let new_minutes = part(&minutes, &folder.path().join("new"), |time| time >= "2018-01-04");
     let new_hours = write_longer(&new_minutes, Timeframe::H1, |_, _| {});
     assert_eq!(own(&appended("new.h5", vec![new_minutes, new_hours])), [0, 2]);
+}
+
+/// A file of days of which one carries a time of day was taken for more of the minutes.
+#[test]
+fn an_own_day_that_carries_a_time_of_day_is_that_of_its_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let aligned = |time: &str| {
+        let days = write_longer(&minutes, Timeframe::D1, |place, row| {
+            if place == 2 {
+                close_at_another_price(row);
+                row[0] = row[0].replace("00:00", time);
+            }
+        });
+        recipe(vec![minutes.clone(), days], true).align_streamed().unwrap()
+    };
+    assert_equal(&aligned("15:30"), &aligned("00:00"));
 }
 
 /// An own file that was exported again under its name was refused: its last bar of before is used

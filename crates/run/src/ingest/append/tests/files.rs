@@ -64,6 +64,30 @@ fn sources_may_grow_in_place() {
     }
 }
 
+/// A last day that stood at 15:30 opened then, and the row of the next day was refused.
+#[test]
+fn a_day_that_carries_a_time_of_day_is_appended_as_that_of_its_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = days(folder.path().join("KO-old.csv"), 0..60, |_, date| date.to_owned());
+    let out = folder.path().join("series.h5");
+    let made_of = |file: PathBuf| Recipe {
+        timeframes: windows("D1:5"),
+        features: "log_return".parse().unwrap(),
+        ..base(vec![file])
+    };
+    ingest(&made_of(old), &out, &Host::silent()).unwrap();
+    for (name, rows) in [("KO-1.csv", 60..61), ("KO-2.csv", 59..63)] {
+        let last = rows.end - 1;
+        let live = |k: usize, date: &str| if k == last { format!("{date} 15:30") } else { date.to_owned() };
+        let report = append(&made_of(days(folder.path().join(name), rows, live)), &[], &out, &Host::silent()).unwrap();
+        let closes = (17_532 + last / 5 * 7 + last % 5 + 1) as i64 * 86_400_000_000_000;
+        assert_eq!(report.json["source"]["instruments"][0]["last_close_time_ns"], closes, "{}", report.text);
+        let warnings = report.json["warnings"].to_string();
+        assert!(warnings.contains("15:30:00, and nearly all other rows are midnights"), "{warnings}");
+    }
+    leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+}
+
 /// The folder of a symbol's days is named again; one day more is in it, and one file has grown.
 #[test]
 fn a_folder_may_be_named_again() {

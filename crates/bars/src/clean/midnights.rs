@@ -1,0 +1,283 @@
+//! Rows of days that carry a time of day.
+//!
+//! ```text
+//! 2024-03-05 00:00     a midnight, as nearly all rows are
+//! 2024-03-06 15:30     the row of 6 March, such as the last one of a file written on that day
+//! ```
+//!
+//! Midnights of an exchange are other times in UTC, in summer an hour before those in winter. The
+//! days of the week tell them. Days that begin at another hour, as those of coins may, have none.
+
+use std::collections::HashMap;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use crate::clean::sessions::SessionDays;
+use crate::error::Result;
+use crate::parse::bar_file::BarFile;
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, RowTime, counted, display_date, display_utc};
+use crate::time::zone::Zone;
+
+/// Fewest midnights that show the clock of rows.
+const MIDNIGHTS_MIN: usize = 3;
+/// Midnights of American exchanges in UTC.
+const AMERICAN_NS: RangeInclusive<i64> = 3 * HOUR_NS..=6 * HOUR_NS;
+/// Midnight of Indian exchanges in UTC, which is the only one at no whole hour.
+const INDIAN_NS: i64 = 18 * HOUR_NS + 30 * MINUTE_NS;
+/// Midnights by which later rows are judged.
+const RECENT: usize = 64;
+/// Most rows of a file that are named; further ones are counted.
+const ROWS_TOLD: usize = 3;
+
+/// The midnights that nearly all rows of days are.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub(crate) struct Midnights {
+    /// True if they are in UTC, and not on a wall clock.
+    are_utc: bool,
+    /// Times of day at which they may be.
+    times_of_day: [i64; 3],
+    /// The midnights in order of time. There is at least one.
+    ns: Vec<i64>,
+}
+
+impl Midnights {
+    /// The midnights of rows, if at least nine of ten of them are some. Of rows in UTC and on a
+    /// wall clock the more frequent ones count.
+    pub(crate) fn told_by<I: Iterator<Item = RowTime>>(stamps: impl Fn() -> I) -> Option<Self> {
+        let (mut wall, mut utc) = (HashMap::new(), HashMap::new());
+        for stamp in stamps() {
+            let counts: &mut HashMap<i64, usize> = if is_utc(stamp) { &mut utc } else { &mut wall };
+            *counts.entry(time_of_day(stamp.ns())).or_default() += 1;
+        }
+        let rows = |counts: &HashMap<i64, usize>| counts.values().sum::<usize>();
+        let are_utc = rows(&utc) > rows(&wall);
+        let counts = if are_utc { &utc } else { &wall };
+        let (&commonest, _) = counts.iter().max_by_key(|(time, count)| (**count, -**time))?;
+        let times_of_day = possible_times(commonest);
+        let is_one = |stamp: &RowTime| is_utc(*stamp) == are_utc && times_of_day.contains(&time_of_day(stamp.ns()));
+        let mut ns: Vec<i64> = stamps().filter(is_one).map(RowTime::ns).collect();
+        // One row, whichever it is, may have a time of day.
+        if ns.len() < MIDNIGHTS_MIN || 10 * ns.len() < 9 * (rows(counts) - 1) {
+            return None;
+        }
+        ns.sort_unstable();
+        let are_dates = ns.iter().all(|&ns| time_of_day(ns) == 0);
+        let are_midnights = are_dates
+            || match SessionDays::told_by(ns.iter().copied()) {
+                SessionDays::NextDay => true,
+                SessionDays::SameDay => ns.iter().all(|&ns| is_american(ns)),
+                SessionDays::AsStamped => false,
+            };
+        are_midnights.then_some(Midnights { are_utc, times_of_day, ns })
+    }
+
+    /// The last of the midnights.
+    pub(crate) fn recent(&self) -> Self {
+        let first = self.ns.len().saturating_sub(RECENT);
+        Midnights { ns: self.ns[first..].to_vec(), ..*self }
+    }
+
+    /// The midnight with which the day of a row begins that carries a time of day; `None` for
+    /// others. `zone` is the wall clock of rows on one, where rows are on both.
+    pub(crate) fn before(&self, stamp: RowTime, zone: Option<&Zone>) -> Option<RowTime> {
+        // A date may stand beside midnights of an exchange.
+        if time_of_day(stamp.ns()) == 0 {
+            return None;
+        }
+        let ns = match (stamp, self.are_utc) {
+            (RowTime::Utc(ns), true) | (RowTime::Wall(ns), false) => ns,
+            (RowTime::Wall(ns), true) => zone?.utc_ns(ns),
+            // A row may be at the midnight of its exchange, beside dates.
+            (RowTime::Utc(ns), false) if *zone? == Zone::utc() && may_be_midnight(ns) => return None,
+            (RowTime::Utc(ns), false) => zone?.wall_ns(ns),
+        };
+        if self.times_of_day.contains(&time_of_day(ns)) {
+            return None;
+        }
+        let later = self.ns.partition_point(|&midnight| midnight <= ns);
+        let nearest = self.ns[later.saturating_sub(1)];
+        let start = ns - time_of_day(ns - nearest);
+        Some(if self.are_utc { RowTime::Utc(start) } else { RowTime::Wall(start) })
+    }
+
+    /// Times of rows, and those of their midnights in the place of times of day.
+    pub(crate) fn day_times(&self, stamps: impl Iterator<Item = RowTime>) -> Vec<i64> {
+        stamps.map(|stamp| self.before(stamp, None).unwrap_or(stamp).ns()).collect()
+    }
+
+    /// Puts the rows of a file that carry a time of day at their midnights, and warns of them.
+    pub(crate) fn settle(&self, source: &mut BarFile, zone: Option<&Zone>) -> Result<()> {
+        let BarFile { rows, own_zone, warnings, path, .. } = source;
+        let path: &Path = path;
+        let own = own_zone.as_ref().map(|own| &own.zone);
+        let zone = zone.or(own);
+        if !rows.stamps().any(|stamp| self.before(stamp, zone).is_some()) {
+            return Ok(());
+        }
+        let mut moved: Vec<String> = Vec::new();
+        let mut count: u64 = 0;
+        rows.update(|row| {
+            let Some(midnight) = self.before(row.stamp, zone) else { return };
+            count += 1;
+            if moved.len() < ROWS_TOLD {
+                moved.push(remark(path, row.line, row.stamp, midnight));
+            }
+            row.stamp = midnight;
+        })?;
+        let more = count - moved.len() as u64;
+        warnings.append(&mut moved);
+        if more > 0 {
+            let (path, rows) = (path.display(), counted(more, "more row has", "more rows have"));
+            warnings.push(format!("{path}: {rows} a time of day among midnights, and became days in the same way"));
+        }
+        Ok(())
+    }
+}
+
+/// Puts the rows of files of days that carry a time of day at their midnights, and warns of them.
+/// Returns the midnights of each file. Those of all files together count for files that show none.
+pub(crate) fn settle_days(
+    sources: &mut [BarFile],
+    base: Timeframe,
+    zone: Option<&Zone>,
+) -> Result<Vec<Option<Midnights>>> {
+    if base != Timeframe::D1 {
+        return Ok(vec![None; sources.len()]);
+    }
+    let mut found = Vec::with_capacity(sources.len());
+    for source in sources.iter_mut() {
+        let rows = &source.rows;
+        let own = Midnights::told_by(|| rows.stamps());
+        if let Some(own) = &own {
+            own.settle(source, zone)?;
+        }
+        found.push(own);
+    }
+    let all = &*sources;
+    let Some(common) = Midnights::told_by(|| all.iter().flat_map(|source| source.rows.stamps())) else {
+        return Ok(found);
+    };
+    for (source, own) in sources.iter_mut().zip(&mut found) {
+        if own.is_none() {
+            common.settle(source, zone)?;
+            *own = Some(common.clone());
+        }
+    }
+    Ok(found)
+}
+
+/// The remark on a row that became one of the day of its midnight.
+pub(crate) fn remark(path: &Path, line: u64, stamp: RowTime, midnight: RowTime) -> String {
+    let time = match stamp {
+        RowTime::Utc(ns) => display_utc(ns),
+        RowTime::Wall(ns) => display_utc(ns).replace('T', " ").replace('Z', ""),
+    };
+    // Midnights of the East are in the afternoon of the day before in UTC.
+    let day = display_date(midnight.ns().saturating_add(DAY_NS / 2));
+    format!(
+        "{}: line {line} is at {time}, and nearly all other rows are midnights: it is the row of {day}",
+        path.display()
+    )
+}
+
+/// Times of day at which midnights are of which most are at `commonest`: clocks are moved by an
+/// hour.
+fn possible_times(commonest: i64) -> [i64; 3] {
+    let [before, after] = [commonest - HOUR_NS, commonest + HOUR_NS].map(time_of_day);
+    // No exchange is an hour behind UTC.
+    [before, commonest, if commonest == 0 { 0 } else { after }]
+}
+
+fn time_of_day(ns: i64) -> i64 {
+    ns.rem_euclid(DAY_NS)
+}
+
+fn is_utc(stamp: RowTime) -> bool {
+    matches!(stamp, RowTime::Utc(_))
+}
+
+fn is_american(ns: i64) -> bool {
+    AMERICAN_NS.contains(&time_of_day(ns)) && ns.rem_euclid(HOUR_NS) == 0
+}
+
+/// True if a time in UTC may be the midnight of an exchange.
+fn may_be_midnight(ns: i64) -> bool {
+    ns.rem_euclid(HOUR_NS) == 0 || time_of_day(ns) == INDIAN_NS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Weekdays from Monday 1970-01-05 on, at a time of day.
+    fn weekdays(count: i64, time_ns: i64) -> Vec<i64> {
+        (0..count).map(|k| (4 + k / 5 * 7 + k % 5) * DAY_NS + time_ns).collect()
+    }
+
+    fn midnights(stamps: &[RowTime]) -> Option<Midnights> {
+        Midnights::told_by(|| stamps.iter().copied())
+    }
+
+    #[test]
+    fn a_time_of_day_among_midnights_is_of_its_day() {
+        let half_past = |hour: i64| hour * HOUR_NS + 30 * MINUTE_NS;
+        // Day 21 is a Thursday.
+        let cases = [
+            // Dates, New York in winter, Berlin, Tokyo; live rows in New York, Berlin and Tokyo.
+            (0, half_past(15), Some(0)),
+            (0, half_past(9), Some(0)),
+            (0, HOUR_NS, Some(0)),
+            (0, -HOUR_NS, None),
+            (5 * HOUR_NS, half_past(20), Some(5 * HOUR_NS)),
+            (5 * HOUR_NS, DAY_NS + HOUR_NS, Some(5 * HOUR_NS)),
+            (5 * HOUR_NS, 4 * HOUR_NS, None),
+            (5 * HOUR_NS, 0, None),
+            (-HOUR_NS, half_past(14), Some(-HOUR_NS)),
+            (-2 * HOUR_NS, half_past(-1), Some(-2 * HOUR_NS)),
+            (-9 * HOUR_NS, 3 * HOUR_NS, Some(-9 * HOUR_NS)),
+            // The open in New York is no midnight.
+            (half_past(14), half_past(20), None),
+        ];
+        for (usual, time_ns, expected) in cases {
+            for on_clock in [RowTime::Utc as fn(i64) -> RowTime, RowTime::Wall] {
+                let stamps: Vec<RowTime> = weekdays(13, usual).into_iter().map(on_clock).collect();
+                let found = midnights(&stamps).and_then(|own| own.before(on_clock(21 * DAY_NS + time_ns), None));
+                let expected = expected.map(|time_ns| on_clock(21 * DAY_NS + time_ns));
+                assert_eq!(found, expected, "{usual} {time_ns}");
+            }
+        }
+    }
+
+    #[test]
+    fn days_that_begin_at_another_hour_have_no_midnights() {
+        let coin = |time_ns: i64| -> Vec<RowTime> { (0..60).map(|day| RowTime::Utc(day * DAY_NS + time_ns)).collect() };
+        assert!(midnights(&coin(0)).is_some());
+        for time_ns in [5 * HOUR_NS, 22 * HOUR_NS] {
+            assert_eq!(midnights(&coin(time_ns)), None, "{time_ns}");
+        }
+    }
+
+    #[test]
+    fn one_in_ten_may_carry_a_time_of_day() {
+        for (dates, others, is_told) in [(3, 0, true), (3, 1, true), (2, 1, false), (9, 2, true), (8, 2, false)] {
+            let mut stamps: Vec<RowTime> = weekdays(dates, 0).into_iter().map(RowTime::Wall).collect();
+            stamps.extend((0..others).map(|k| RowTime::Wall((30 + k) * DAY_NS + 15 * HOUR_NS)));
+            assert_eq!(midnights(&stamps).is_some(), is_told, "{dates} {others}");
+        }
+    }
+
+    #[test]
+    fn a_row_with_an_offset_beside_dates_is_of_its_day_on_their_clock() {
+        let dates: Vec<RowTime> = weekdays(13, 0).into_iter().map(RowTime::Wall).collect();
+        let own = midnights(&dates).unwrap();
+        let [new_york, utc] = ["America/New_York", "UTC"].map(|name| name.parse::<Zone>().unwrap());
+        // 20:00 in New York, and the midnight of Tokyo.
+        let (evening, tokyo) = (RowTime::Utc(22 * DAY_NS + HOUR_NS), RowTime::Utc(21 * DAY_NS + 15 * HOUR_NS));
+        assert_eq!(own.before(evening, Some(&new_york)), Some(RowTime::Wall(21 * DAY_NS)));
+        assert_eq!(own.before(evening, None), None);
+        assert_eq!(own.before(tokyo, Some(&utc)), None);
+        let live = RowTime::Utc(21 * DAY_NS + 20 * HOUR_NS + 30 * MINUTE_NS);
+        assert_eq!(own.before(live, Some(&utc)), Some(RowTime::Wall(21 * DAY_NS)));
+    }
+}
