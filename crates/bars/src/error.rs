@@ -260,6 +260,20 @@ pub enum Error {
         first: String,
     },
 
+    /// The columns of one of several symbols have no prices.
+    #[error(
+        "{symbol}: {}: all {rows} rows are empty (a failed download?): download them again, or leave its columns out",
+        path.display()
+    )]
+    EmptyColumns {
+        /// The first file.
+        path: PathBuf,
+        /// The symbol.
+        symbol: String,
+        /// Rows of all files.
+        rows: u64,
+    },
+
     /// No file was named.
     #[error("no file of bars was named; name at least one")]
     NoFiles,
@@ -543,15 +557,17 @@ impl Error {
             | Error::ShorterBars { path, .. }
             | Error::OtherTimeframe { path, .. }
             | Error::NoRows { path, .. }
+            | Error::EmptyColumns { path, .. }
             | Error::NothingLeft { path, .. } => Some(path),
             _ => None,
         }
     }
 
-    /// The message without the file's name in front.
+    /// The message without the file's name in front, nor the symbol before that.
     fn without_path(&self) -> String {
         let text = self.to_string();
-        let path = self.path().map(|path| format!("{}: ", path.display()));
+        let symbol = if let Error::EmptyColumns { symbol, .. } = self { format!("{symbol}: ") } else { String::new() };
+        let path = self.path().map(|path| format!("{symbol}{}: ", path.display()));
         path.and_then(|path| text.strip_prefix(&path).map(str::to_owned)).unwrap_or(text)
     }
 }

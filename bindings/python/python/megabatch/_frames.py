@@ -52,6 +52,18 @@ class Bars:
     """Further columns of times on the same clock, ns since 1970."""
     zone: str | None = None
     """The clock of times that are not UTC; that of the series where there is none."""
+    empty_rows: int = 0
+    """Rows without prices that were left out."""
+
+    def is_empty(self) -> bool:
+        """True if no row has a price."""
+        return bool(np.all([np.isnan(self.columns[name]) for name in PRICES]))
+
+    def emptiness(self) -> str:
+        """What was found in place of prices where no row has one."""
+        count = len(self.rows) + self.empty_rows
+        found = f"all {count} rows are empty" if count > 1 else "its only row is empty" if count else "it has no rows"
+        return f"{found} (a failed download?)"
 
     def native(self) -> dict[str, Any]:
         """As the native part takes them."""
@@ -458,7 +470,8 @@ def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -
 
 def _known(bars: Bars) -> Bars:
     """The bars of one of several instruments, which share times: one that was not traded has a row without prices."""
-    return bars.at_rows(np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0)))
+    known = bars.at_rows(np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0)))
+    return dataclasses.replace(known, empty_rows=len(bars.rows) - len(known.rows))
 
 
 def _by_ticker(frame: Any) -> dict[str, Any] | None:

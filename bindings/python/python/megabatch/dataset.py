@@ -349,6 +349,11 @@ class Dataset:
         columns += filter(None, [self._facts["weight_column"]])
         end_column = self._facts["label_end_column"]
         frames = sources.by_symbol(symbol, columns, end_column, unnamed, known).named_as(known)
+        empty = frames.empty()
+        if empty and len(empty) == len(frames.symbols()):
+            raise _without_prices(empty, len(empty))
+        # A row without prices is a missing bar, and so are all of them.
+        frames = frames.without(empty)
         strange = [name for name in frames.symbols() if name not in known]
         if strange:
             advice = "; a new symbol needs a scaler of its own: ingest all bars anew"
@@ -370,7 +375,9 @@ class Dataset:
         before = folder.files()
         with frames.written(folder) as (files, sides):
             answer = _megabatch.append(files, _options({**named, **sides}), self._path, functions)
-        report = _told(answer)
+        missing = [f"{name}: {found}, and it has no new bar" for name, found in empty.items()]
+        answer[1].setdefault("warnings", []).extend(missing)
+        report = _told(answer, [f"warning: {sentence}" for sentence in missing])
         if not report.facts["appended"]["files"]:
             folder.keep_only(before)
         return self._again(report)
@@ -672,6 +679,10 @@ def ingest(
         read.append(weight_column)
     end_column = _features.column_name(ends)
     frames = sources.by_symbol(symbol, read, end_column)
+    empty = frames.empty()
+    if empty and (len(empty) == len(frames.symbols()) or named.get("on-error") not in _LEAVING_OUT):
+        raise _without_prices(empty, len(frames.symbols()))
+    frames = frames.without(empty)
     folder = BarsFolder(file)
     before = folder.files()
     symbols = frames.symbols()
@@ -686,7 +697,19 @@ def ingest(
     answer[1]["unused_columns"] = [
         name for name in own_columns or [] if name not in read and name != end_column
     ]
-    return Dataset(file, _keeps=keeps, _report=_told(answer))
+    reasons = {name: f"{name}: {found}" for name, found in empty.items()}
+    answer[1]["universe"]["left_out"] += [{"symbol": name, "reason": reason} for name, reason in reasons.items()]
+    told = _told(answer, [f"left out: {reason}" for reason in reasons.values()])
+    return Dataset(file, _keeps=keeps, _report=told)
+
+
+def _without_prices(empty: Mapping[str, str], instruments: int) -> DataError:
+    """The error of bars of which some, or all, of the `instruments` have no price."""
+    symbols = list(empty)
+    more = f" and {len(symbols) - _LISTED_MAX} more" if len(symbols) > _LISTED_MAX else ""
+    name = "the frame" if instruments == 1 else ", ".join(symbols[:_LISTED_MAX]) + more
+    advice = "" if len(symbols) == instruments else ', leave them out, or pass on_error="skip", which leaves them out'
+    return DataError(f"{name}: {empty[symbols[0]]}: download the bars again{advice}", symbol=symbols[0])
 
 
 def _context(context: Mapping[str, Any] | None) -> tuple[list[str], dict[str, Any]]:
@@ -726,10 +749,10 @@ def _functions_again(
     return _functions.Functions(called, target, library, others).native()
 
 
-def _told(answer: tuple[str, dict[str, Any]]) -> IngestReport:
-    """The report, which has been said to the log."""
+def _told(answer: tuple[str, dict[str, Any]], lines: Iterable[str] = ()) -> IngestReport:
+    """The report, with further `lines` in front, which has been said to the log."""
     text, facts = answer
-    report = IngestReport(in_python(text), facts)
+    report = IngestReport("".join(f"{line}\n" for line in lines) + in_python(text), facts)
     report.log()
     return report
 
@@ -742,6 +765,10 @@ def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "-"): value for name, value in options.items() if value is not None}
 
 
+_LEAVING_OUT = ("skip", "repair")
+"""Values of `on_error` by which instruments that cannot be used are left out."""
+_LISTED_MAX = 5
+"""Symbols that a message lists."""
 _REPEATED = ("ask", "bid", "context")
 """Options that are given once for each value."""
 _READING = ("zone", "time", "prices", "on-error", "repeats")
