@@ -269,7 +269,7 @@ fn read_sources(
     for source in &mut sources {
         warnings.extend(spread::in_units_of_the_price(source)?);
     }
-    let days = session_days(&sources, base, stamp_delay_ns);
+    let days = session_days(&sources, base, options);
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
         let clock = RowClock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats, days };
@@ -451,14 +451,14 @@ fn require_bars(bars: &StoredBars, files: &[FileSummary]) -> Result<()> {
     Err(Error::NothingLeft { path: files[0].path.clone(), rows: files.iter().map(|file| file.rows).sum(), first })
 }
 
-/// The days of the bars of a symbol, if they are daily.
-fn session_days(sources: &[BarFile], base: Timeframe, stamp_delay_ns: i64) -> SessionDays {
-    if base != Timeframe::D1 {
-        return SessionDays::AsStamped;
+/// The days of the bars of a symbol, if they are daily, or those from which weekly ones begin.
+fn session_days(sources: &[BarFile], base: Timeframe, options: &ReadOptions) -> SessionDays {
+    let opens = sources.iter().flat_map(|source| source.rows.stamps()).map(RowTime::ns);
+    match base {
+        Timeframe::D1 => SessionDays::told_by(opens),
+        Timeframe::W1 if options.weeks_are_sessions => SessionDays::told_by_weeks(opens),
+        _ => SessionDays::AsStamped,
     }
-    SessionDays::told_by(
-        sources.iter().flat_map(|source| source.rows.stamps()).map(|stamp| stamp.ns() - stamp_delay_ns),
-    )
 }
 
 fn source_warning(source: &BarFile, options: &ReadOptions) -> Option<String> {

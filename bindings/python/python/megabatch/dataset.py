@@ -656,7 +656,8 @@ def ingest(
     names, passed = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
-        read_by = dict(_options({name: named[name] for name in _READING if name in named}))
+        stated_by = {**named, "timeframes": timeframes}
+        read_by = dict(_options({name: stated_by[name] for name in _READING if name in stated_by}))
         others_bars = [Context(name, frame, names or [], read_by, bool(called)) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
@@ -771,7 +772,7 @@ _LISTED_MAX = 5
 """Symbols that a message lists."""
 _REPEATED = ("ask", "bid", "context")
 """Options that are given once for each value."""
-_READING = ("zone", "time", "prices", "on-error", "repeats")
+_READING = ("zone", "time", "prices", "on-error", "repeats", "timeframes")
 """Options by which rows are read, those of other instruments too. `READING` of crates/run/src/ingest/recipe/words.rs."""
 
 

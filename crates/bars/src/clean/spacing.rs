@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::error::{Error, Result};
 use crate::parse::row_store::RowStore;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::display_duration;
+use crate::time::timestamp::{HOUR_NS, display_duration};
 
 /// Timeframes that files mix. Other distances, such as two bars, are those of holes and breaks.
 pub(super) const MIXED: [Timeframe; 7] =
@@ -74,7 +74,9 @@ impl Spacings {
     pub(crate) fn base(&self, stated: Option<Timeframe>) -> Result<Timeframe> {
         match stated {
             Some(stated) if stated.is_calendar_month() => Err(Error::MonthlyBase),
-            Some(stated) if self.total == 0 || self.counts.contains_key(&stated.duration_ns()) => Ok(stated),
+            Some(stated) if self.total == 0 || self.counts.keys().any(|&spacing_ns| is_a_bar(spacing_ns, stated)) => {
+                Ok(stated)
+            }
             Some(stated) => {
                 let closest = self.counts.keys().min().copied().map(display_duration).unwrap_or_default();
                 Err(Error::WrongBase { stated, closest })
@@ -92,7 +94,10 @@ impl Spacings {
 
     /// True if every distance is a multiple of that timeframe.
     pub(crate) fn are_multiples_of(&self, timeframe: Timeframe) -> bool {
-        self.counts.keys().all(|spacing_ns| spacing_ns % timeframe.duration_ns() == 0)
+        let (bar_ns, change_ns) = (timeframe.duration_ns(), clock_change_ns(timeframe));
+        let is_multiple =
+            |spacing_ns| !is_shorter(spacing_ns, timeframe) && (spacing_ns + change_ns) % bar_ns <= 2 * change_ns;
+        self.counts.keys().all(|&spacing_ns| is_multiple(spacing_ns))
     }
 
     /// True if the bars can be of that timeframe: some are as far apart, and all by multiples of
@@ -113,7 +118,7 @@ impl Spacings {
     /// The commonest distance shorter than `base`, in nanoseconds, where most distances are
     /// shorter: bars of `base` are as close by defects alone.
     pub(crate) fn evidently_shorter(&self, base: Timeframe) -> Option<i64> {
-        let shorter_than_base = |spacing_ns| spacing_ns < base.duration_ns();
+        let shorter_than_base = |spacing_ns| is_shorter(spacing_ns, base);
         let shorter = self.counts.iter().filter(|(spacing_ns, _)| shorter_than_base(**spacing_ns));
         let count: u64 = shorter.map(|(_, count)| count).sum();
         let is_evident = self.total >= SHOWN_MIN && 2 * count > self.total;
@@ -130,7 +135,8 @@ impl Spacings {
         let Some((spacing_ns, count)) = self.commonest_of(|_| true) else {
             return Err(Error::UnknownBase { found: "no two bars have different times".to_owned() });
         };
-        Timeframe::from_duration_ns(spacing_ns).ok_or_else(|| {
+        let week = Some(Timeframe::W1).filter(|week| is_a_bar(spacing_ns, *week));
+        Timeframe::from_duration_ns(spacing_ns).or(week).ok_or_else(|| {
             let spacing = display_duration(spacing_ns);
             let total = self.total;
             let found = format!("the commonest spacing is {spacing}, {count} times of {total}, which is no timeframe");
@@ -151,18 +157,30 @@ impl Spacings {
                 ));
             }
         }
-        let overlapping: u64 = self
-            .counts
-            .iter()
-            .filter(|(spacing_ns, _)| **spacing_ns < base.duration_ns())
-            .map(|(_, count)| count)
-            .sum();
+        let overlapping: u64 =
+            self.counts.iter().filter(|(spacing_ns, _)| is_shorter(**spacing_ns, base)).map(|(_, count)| count).sum();
         if overlapping > 0 {
             let bars = if overlapping == 1 { "bar opens" } else { "bars open" };
             warnings.push(format!("{overlapping} {bars} before the {base} bar ahead closes"));
         }
         warnings
     }
+}
+
+/// Time by which a clock is moved between two bars of a timeframe. A week has seven days of its
+/// exchange, one of which may be an hour shorter or longer.
+fn clock_change_ns(timeframe: Timeframe) -> i64 {
+    if timeframe == Timeframe::W1 { HOUR_NS } else { 0 }
+}
+
+/// True if two neighbouring bars of a timeframe may be that far apart.
+fn is_a_bar(spacing_ns: i64, timeframe: Timeframe) -> bool {
+    (spacing_ns - timeframe.duration_ns()).abs() <= clock_change_ns(timeframe)
+}
+
+/// True if no two bars of a timeframe are as close.
+fn is_shorter(spacing_ns: i64, timeframe: Timeframe) -> bool {
+    spacing_ns < timeframe.duration_ns() - clock_change_ns(timeframe)
 }
 
 #[cfg(test)]
@@ -245,6 +263,27 @@ mod tests {
             let found = spacings(minutes).evidently_shorter(base);
             assert_eq!(found, shorter.map(|minutes| minutes * MINUTE_NS), "{minutes:?}, {base}");
         }
+    }
+
+    /// Weeks of New York: "4 bars open before the W1 bar ahead closes".
+    #[test]
+    fn a_week_may_have_an_hour_more_or_less() {
+        let week = 7 * 1_440;
+        let times = |hours: &[i64]| -> Vec<i64> { (0..).zip(hours).map(|(k, hour)| k * week + hour * 60).collect() };
+        let year = spacings(&times(&[5, 5, 5, 4, 4, 4, 4, 5, 5]));
+        assert_eq!((year.base(None).unwrap(), year.only()), (Timeframe::W1, Some(Timeframe::W1)));
+        assert_eq!((year.warnings(Timeframe::W1), year.evidently_shorter(Timeframe::W1)), (Vec::new(), None));
+        assert!(year.fits(Timeframe::W1) && !year.are_multiples_of(Timeframe::D1));
+        // Two bars with the change between them.
+        for hours in [[5, 4], [4, 5]] {
+            let two = spacings(&times(&hours));
+            assert_eq!(
+                (two.base(None).unwrap(), two.base(Some(Timeframe::W1)).unwrap()),
+                (Timeframe::W1, Timeframe::W1)
+            );
+        }
+        let early = spacings(&times(&[5, 5, 5, 2, 5]));
+        assert!(early.warnings(Timeframe::W1)[0].starts_with("1 bar opens before") && early.only().is_none());
     }
 
     #[test]
