@@ -777,6 +777,13 @@ class Columns(InFolder):
                                             index=pandas.bdate_range("2020-01-01", periods=80, name="Date"))
         return pandas.concat(tables, axis=1, names=["Ticker", "Price"]).swaplevel(axis=1).sort_index(axis=1)
 
+    def test_bars_of_months_are_refused_as_such(self) -> None:
+        one = self.wide().xs("AAA", axis=1, level="Ticker")
+        months = one.set_axis(pandas.date_range("2018-01-01", periods=len(one), freq="MS", name="Date"))
+        for base in (None, "MN1", "D1"):
+            with self.assertRaisesRegex(mb.DataError, "79 of 79 neighbouring bars are a month apart: .* of a day or shorter"):
+                mb.ingest(months, symbol="AAA", base=base, **self.DAILY)
+
     def test_a_ticker_whose_download_failed_is_named(self) -> None:
         wide = self.wide()
         expected = mb.ingest(wide, symbol="AAA", **self.DAILY)

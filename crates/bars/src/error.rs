@@ -388,11 +388,14 @@ pub enum Error {
         closest: String,
     },
 
-    /// Bars of months were stated.
+    /// Bars are of months.
     #[error(
-        "bars of MN1 cannot be read: a month has no fixed length; read daily bars, from which those of MN1 are made"
+        "{found}: bars of months cannot be read, as a month has no fixed length; those of MN1 are made of bars of a day or shorter: give these, and MN1 among the timeframes"
     )]
-    MonthlyBase,
+    MonthlyBase {
+        /// Evidence.
+        found: String,
+    },
 
     /// Bars that arrive are of another timeframe than those before them.
     #[error("{}: its bars are {spacing} apart, and bars of {base} are followed: give those", path.display())]

@@ -143,7 +143,7 @@ class FrameBars:
         return list(dict.fromkeys(symbol for bars in self._sides.values() for symbol in bars))
 
     def empty(self) -> dict[str, str]:
-        """Symbols without any price, or without one on one of the sides, and what was found in their place."""
+        """Symbols without a price, at least on one of the sides, and a description of their rows."""
         sides = [own for bars in self._sides.values() for own in bars.items()]
         return {symbol: bars.emptiness() for symbol, bars in sides if bars.is_empty()}
 

@@ -60,7 +60,7 @@ class Bars:
         return bool(np.all([np.isnan(self.columns[name]) for name in PRICES]))
 
     def emptiness(self) -> str:
-        """What was found in place of prices where no row has one."""
+        """Description of the rows where none has a price."""
         count = len(self.rows) + self.empty_rows
         found = f"all {count} rows are empty" if count > 1 else "its only row is empty" if count else "it has no rows"
         return f"{found} (a failed download?)"

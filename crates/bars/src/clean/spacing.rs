@@ -1,11 +1,12 @@
 //! The timeframe of a file's bars, inferred from their spacing.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use crate::error::{Error, Result};
 use crate::parse::row_store::RowStore;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{HOUR_NS, display_duration};
+use crate::time::timestamp::{DAY_NS, HOUR_NS, display_duration};
 
 /// Timeframes that files mix. Other distances, such as two bars, are those of holes and breaks.
 pub(super) const MIXED: [Timeframe; 7] =
@@ -16,6 +17,9 @@ const FOREIGN_SHARE_MIN: f64 = 0.05;
 
 /// Fewest distances in a file for its timeframe to count beside files of another.
 const SHOWN_MIN: u64 = 3;
+
+/// Distances of bars of months that may be stamped on the first or the last day of trading.
+const MONTH_NS: RangeInclusive<i64> = 25 * DAY_NS..=35 * DAY_NS;
 
 /// Files of shorter bars with holes at random of which one looks as if its bars were longer; in
 /// fewer, they are.
@@ -73,10 +77,11 @@ impl Spacings {
     /// spacing.
     pub(crate) fn base(&self, stated: Option<Timeframe>) -> Result<Timeframe> {
         match stated {
-            Some(stated) if stated.is_calendar_month() => Err(Error::MonthlyBase),
+            Some(stated) if stated.is_calendar_month() => Err(self.monthly()),
             Some(stated) if self.total == 0 || self.counts.keys().any(|&spacing_ns| is_a_bar(spacing_ns, stated)) => {
                 Ok(stated)
             }
+            Some(_) if self.are_months() => Err(self.monthly()),
             Some(stated) => {
                 let closest = self.counts.keys().min().copied().map(display_duration).unwrap_or_default();
                 Err(Error::WrongBase { stated, closest })
@@ -137,11 +142,34 @@ impl Spacings {
         };
         let week = Some(Timeframe::W1).filter(|week| is_a_bar(spacing_ns, *week));
         Timeframe::from_duration_ns(spacing_ns).or(week).ok_or_else(|| {
+            if self.are_months() {
+                return self.monthly();
+            }
             let spacing = display_duration(spacing_ns);
             let total = self.total;
             let found = format!("the commonest spacing is {spacing}, {count} times of {total}, which is no timeframe");
             Error::UnknownBase { found }
         })
+    }
+
+    /// Distances that two bars of neighbouring months have.
+    fn months(&self) -> u64 {
+        self.counts.iter().filter(|(spacing_ns, _)| MONTH_NS.contains(*spacing_ns)).map(|(_, count)| count).sum()
+    }
+
+    /// True if most bars are a month apart.
+    fn are_months(&self) -> bool {
+        2 * self.months() > self.total
+    }
+
+    /// The refusal of bars of months.
+    fn monthly(&self) -> Error {
+        let (months, total) = (self.months(), self.total);
+        let found = match self.are_months() {
+            true => format!("{months} of {total} neighbouring bars are a month apart"),
+            false => "the bars were stated to be MN1".to_owned(),
+        };
+        Error::MonthlyBase { found }
     }
 
     /// Reasons against a spacing of `base`: such bars would be taken as closed too early or too
@@ -180,7 +208,10 @@ fn is_a_bar(spacing_ns: i64, timeframe: Timeframe) -> bool {
 
 /// True if no two bars of a timeframe are as close.
 fn is_shorter(spacing_ns: i64, timeframe: Timeframe) -> bool {
-    spacing_ns < timeframe.duration_ns() - clock_change_ns(timeframe)
+    match timeframe.is_calendar_month() {
+        true => spacing_ns < *MONTH_NS.start(),
+        false => spacing_ns < timeframe.duration_ns() - clock_change_ns(timeframe),
+    }
 }
 
 #[cfg(test)]
@@ -224,9 +255,22 @@ mod tests {
         assert_eq!(spacings(&[0]).base(Some(Timeframe::M1)).unwrap(), Timeframe::M1);
         let wrong = spacings(&[0, 60, 120]).base(Some(Timeframe::M1)).unwrap_err().to_string();
         assert!(wrong.contains("no two of them are M1 apart (the closest are 1 h apart)"), "{wrong}");
-        let month = spacings(&[0, 31 * 1_440]);
-        assert!(matches!(month.base(Some(Timeframe::MN1)), Err(Error::MonthlyBase)));
-        assert!(month.base(None).unwrap_err().to_string().contains("the commonest spacing is 31 d"));
+    }
+
+    #[test]
+    fn bars_of_months_are_refused_as_such() {
+        let day = |days: i64| days * 1_440;
+        let months = spacings(&[0, 31, 59, 90, 120, 151, 243].map(day));
+        for stated in [None, Some(Timeframe::MN1), Some(Timeframe::D1)] {
+            let error = months.base(stated).unwrap_err().to_string();
+            let expected = "5 of 6 neighbouring bars are a month apart: bars of months cannot be read";
+            assert!(error.starts_with(expected) && error.contains("made of bars of a day or shorter"), "{error}");
+        }
+        assert_eq!(months.evidently_shorter(Timeframe::MN1), None);
+        let days = spacings(&[0, 1, 2, 33].map(day));
+        let error = days.base(Some(Timeframe::MN1)).unwrap_err().to_string();
+        assert!(error.starts_with("the bars were stated to be MN1: bars of months"), "{error}");
+        assert_eq!(days.base(None).unwrap(), Timeframe::D1);
     }
 
     #[test]

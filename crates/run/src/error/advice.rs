@@ -60,6 +60,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::UnknownPipSize { .. } => {
             "use `--symbol` where a file's name does not tell the pair, else `--target log_return` or `--pip-size`"
         }
+        BarsError::MonthlyBase { .. } => "use `--timeframes`, such as D1:20,MN1:6",
         BarsError::UnknownBase { .. } | BarsError::WrongBase { .. } | BarsError::ShorterBars { .. } => "use `--base`",
         BarsError::TooShort { segments, .. } if *segments > 1 => {
             "use `--timeframes`, `--features`, `--horizon` or `--longest-hole`"
