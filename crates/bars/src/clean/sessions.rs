@@ -89,7 +89,8 @@ impl SessionDays {
         if is_new_yorks_open { SessionDays::SameDay } else { SessionDays::NextDay }
     }
 
-    /// Open time of a daily or weekly bar, in UTC, by its time on whichever clock; `None` if it is that time.
+    /// Open time of a daily or weekly bar, in UTC, by its time on whichever clock; `None` if it is
+    /// that time.
     pub(crate) fn open_time(self, open: i64) -> Option<i64> {
         (self != SessionDays::AsStamped).then(|| self.day(open).saturating_mul(DAY_NS))
     }
