@@ -28,6 +28,8 @@ _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
 _LISTED_MAX = 5
 """Symbols that a message lists."""
+_LEAVING_OUT = ("skip", "repair")
+"""Values of `on_error` by which instruments that cannot be used are left out."""
 _SHOWN_MAX = 40
 """Letters of a symbol that a message shows."""
 _FILE_NAME_MAX = 200
@@ -196,6 +198,19 @@ def single_instrument(frame: Any, name: str) -> tuple[Bars, list[str]]:
     names = list(dict.fromkeys(symbols)) if symbols is not None else []
     symbol = names[0] if len(names) == 1 else name
     return by_symbol(own, symbol, columns=None)[symbol], number_columns(own)
+
+
+def refuse_empty(empty: Mapping[str, str], instruments: int, on_error: str | None) -> None:
+    """Refuses instruments without a price, described by `Bars.emptiness`: all by the default of `on_error`, by its other
+    values where no other of the `instruments` is left."""
+    symbols = list(empty)
+    is_nothing_left = len(symbols) == instruments
+    if not symbols or (on_error in _LEAVING_OUT and not is_nothing_left):
+        return
+    more = f" and {len(symbols) - _LISTED_MAX} more" if len(symbols) > _LISTED_MAX else ""
+    name = "the frame" if instruments == 1 else ", ".join(symbols[:_LISTED_MAX]) + more
+    advice = "" if is_nothing_left else ', leave them out, or pass on_error="skip", which leaves them out'
+    raise DataError(f"{name}: {empty[symbols[0]]}: download the bars again{advice}", symbol=symbols[0])
 
 
 def nearest(symbol: str, symbols: Iterable[str]) -> str:

@@ -350,9 +350,8 @@ class Dataset:
         end_column = self._facts["label_end_column"]
         frames = sources.by_symbol(symbol, columns, end_column, unnamed, known).named_as(known)
         empty = frames.empty()
-        if empty and len(empty) == len(frames.symbols()):
-            raise _without_prices(empty, len(empty))
         # A row without prices is a missing bar, and so are all of them.
+        _frames.refuse_empty(empty, len(frames.symbols()), "skip")
         frames = frames.without(empty)
         strange = [name for name in frames.symbols() if name not in known]
         if strange:
@@ -681,8 +680,7 @@ def ingest(
     end_column = _features.column_name(ends)
     frames = sources.by_symbol(symbol, read, end_column)
     empty = frames.empty()
-    if empty and (len(empty) == len(frames.symbols()) or named.get("on-error") not in _LEAVING_OUT):
-        raise _without_prices(empty, len(frames.symbols()))
+    _frames.refuse_empty(empty, len(frames.symbols()), named.get("on-error"))
     frames = frames.without(empty)
     folder = BarsFolder(file)
     before = folder.files()
@@ -702,15 +700,6 @@ def ingest(
     answer[1]["universe"]["left_out"] += [{"symbol": name, "reason": reason} for name, reason in reasons.items()]
     told = _told(answer, [f"left out: {reason}" for reason in reasons.values()])
     return Dataset(file, _keeps=keeps, _report=told)
-
-
-def _without_prices(empty: Mapping[str, str], instruments: int) -> DataError:
-    """The error of bars of which some, or all, of the `instruments` have no price."""
-    symbols = list(empty)
-    more = f" and {len(symbols) - _LISTED_MAX} more" if len(symbols) > _LISTED_MAX else ""
-    name = "the frame" if instruments == 1 else ", ".join(symbols[:_LISTED_MAX]) + more
-    advice = "" if len(symbols) == instruments else ', leave them out, or pass on_error="skip", which leaves them out'
-    return DataError(f"{name}: {empty[symbols[0]]}: download the bars again{advice}", symbol=symbols[0])
 
 
 def _context(context: Mapping[str, Any] | None) -> tuple[list[str], dict[str, Any]]:
@@ -766,10 +755,6 @@ def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "-"): value for name, value in options.items() if value is not None}
 
 
-_LEAVING_OUT = ("skip", "repair")
-"""Values of `on_error` by which instruments that cannot be used are left out."""
-_LISTED_MAX = 5
-"""Symbols that a message lists."""
 _REPEATED = ("ask", "bid", "context")
 """Options that are given once for each value."""
 _READING = ("zone", "time", "prices", "on-error", "repeats", "timeframes")
