@@ -356,7 +356,7 @@ class Frames(InFolder):
             (frame.assign(time=nat), "row 7 of the frame: time is NaT"),
             (frame.assign(open=frame["open"].astype(str)), "column open is of dtype"),
             (frame.assign(open=[object()] * len(frame)), "column open is of dtype object"),
-            (frame[:0], "the table has no rows"),
+            (frame[:0], "^the frame: it has no rows"),
             (frame.sample(frac=1.0, random_state=1), "row|line"),
             (frame.assign(high=frame["high"].where(frame.index != 5)), "^row 5 of the frame: "),
             (polars.DataFrame({"time": [1, 2]}), "no column open|expected times"),
@@ -776,6 +776,49 @@ class Columns(InFolder):
             tables[name] = pandas.DataFrame({"Open": rows, "High": rows, "Low": rows, "Close": rows},
                                             index=pandas.bdate_range("2020-01-01", periods=80, name="Date"))
         return pandas.concat(tables, axis=1, names=["Ticker", "Price"]).swaplevel(axis=1).sort_index(axis=1)
+
+    def test_bars_of_months_are_refused_as_such(self) -> None:
+        one = self.wide().xs("AAA", axis=1, level="Ticker")
+        months = one.set_axis(pandas.date_range("2018-01-01", periods=len(one), freq="MS", name="Date"))
+        for base in (None, "MN1", "D1"):
+            with self.assertRaisesRegex(mb.DataError, "79 of 79 neighbouring bars are a month apart: .* of a day or shorter"):
+                mb.ingest(months, symbol="AAA", base=base, **self.DAILY)
+
+    def test_a_ticker_whose_download_failed_is_named(self) -> None:
+        wide = self.wide()
+        expected = mb.ingest(wide, symbol="AAA", **self.DAILY)
+        failed = wide.copy()
+        failed.loc[:, failed.columns.get_level_values("Ticker") == "BBB"] = np.nan
+        by_name = {name: failed.xs(name, axis=1, level="Ticker") for name in ("AAA", "BBB")}
+        for frame in (failed, by_name):
+            with self.assertRaisesRegex(mb.DataError, r'^BBB: all 80 rows are empty \(a failed download\?\): .* on_error="skip"') as caught:
+                mb.ingest(frame, **self.DAILY)
+            self.assertEqual(caught.exception.symbol, "BBB")
+            with self.assertLogs("megabatch", "WARNING") as logs:
+                ds = mb.ingest(frame, on_error="skip", **self.DAILY)
+            self.assertIn("left out: BBB: all 80 rows are empty (a failed download?)", "\n".join(logs.output))
+            assert ds.report is not None
+            self.assertEqual(list(ds.report.left_out), ["BBB"])
+            self.assertTrue(repr(ds.report).startswith("left out: BBB: all 80 rows"))
+            self.assertEqual(ds.fingerprint(), expected.fingerprint())
+        with self.assertRaisesRegex(mb.DataError, "^AAA, BBB: all 80 rows are empty .*: download the bars again$"):
+            mb.ingest(failed * np.nan, on_error="skip", **self.DAILY)
+
+    def test_a_new_day_without_prices_is_a_missing_bar_of_its_ticker(self) -> None:
+        wide = self.wide()
+        ds = mb.ingest(wide[:70], **self.DAILY)
+        new = wide[70:71].copy()
+        new.loc[:, new.columns.get_level_values("Ticker") == "BBB"] = np.nan
+        longer = ds.append(new)
+        assert longer.report is not None
+        self.assertEqual(longer.report.facts["appended"]["bars"], {"AAA": 1, "BBB": 0})
+        self.assertIn("BBB: its only row is empty (a failed download?), and it has no new bar", longer.report.warnings)
+        # The next days have both again.
+        again = longer.append(wide[71:])
+        assert again.report is not None
+        self.assertEqual(again.report.facts["appended"]["bars"], {"AAA": 9, "BBB": 9})
+        with self.assertRaisesRegex(mb.DataError, "^AAA, BBB: its only row is empty"):
+            again.append(new * np.nan)
 
     def test_symbols_and_columns_that_are_there_twice_are_named(self) -> None:
         wide = self.wide()

@@ -562,6 +562,23 @@ except KeyboardInterrupt:
                     self.assertEqual(ds.fingerprint(), expected, f"{zone} {time} {row}")
                     self.assertRegex("\n".join(log.output), f"{row} {told}")
 
+    def test_weeks_of_a_context_are_those_of_its_file(self) -> None:
+        own, options = self.shares()
+        options["timeframes"] = {"W1": 5}
+        own.index = pandas.date_range("2020-01-06", periods=len(own), freq="W-MON", name="Date")
+        other = own[["Open", "High", "Low", "Close"]] * 2
+        expected = mb.ingest(own, context={"SPY": other}, **options).fingerprint()
+        # Weeks at an exchange's midnight came a week late.
+        for zone in ("America/New_York", "Europe/Berlin"):
+            dated, path = other.tz_localize(zone), self.folder / "SPY.csv"
+            dated.to_csv(path)
+            for context in (dated, path):
+                ds = mb.ingest(own, context={"SPY": context}, **options)
+                self.assertEqual(ds.fingerprint(), expected, f"{zone} {type(context)}")
+                mb.leak(ds, samples=4, context={"SPY": context})
+            zoned = mb.ingest(own.tz_localize(zone), context={"SPY": other}, **options)
+            self.assertEqual(zoned.fingerprint(), expected, zone)
+
     def test_a_split_in_a_context_is_told(self) -> None:
         own, options = self.shares()
         prices = ["Open", "High", "Low", "Close"]

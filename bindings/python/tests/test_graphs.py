@@ -636,6 +636,15 @@ class CrossSections(InFolder):
             facts = mb.graph.build(frames, path, kind="correlation", lookback=15, k=2, progress=False)
             self.assertEqual(facts["data"], self.graphs.facts["data"])
             self.assertEqual(path.read_bytes(), Path(self.graphs.path).read_bytes())
+        nothing = dict.fromkeys(("open", "high", "low", "close"), np.nan)
+        failed = {**by_symbol, "ZZZ": by_symbol["AAA"].assign(**nothing)}
+        path.unlink()
+        with self.assertRaisesRegex(mb.DataError, "^ZZZ: all [0-9]+ rows are empty"):
+            mb.graph.build(failed, path, kind="correlation", lookback=15, k=2)
+        with self.assertLogs("megabatch", "WARNING") as logs:
+            facts = mb.graph.build(failed, path, kind="correlation", lookback=15, k=2, on_error="skip", progress=False)
+        self.assertIn("left out: ZZZ: all", logs.output[0])
+        self.assertEqual(facts["data"], self.graphs.facts["data"])
         named = self.folder / "named"
         named.mkdir()
         for file in paths:

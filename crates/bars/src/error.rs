@@ -260,6 +260,20 @@ pub enum Error {
         first: String,
     },
 
+    /// The columns of one of several symbols have no prices.
+    #[error(
+        "{symbol}: {}: all {rows} rows are empty (a failed download?): download them again, or leave its columns out",
+        path.display()
+    )]
+    EmptyColumns {
+        /// The first file.
+        path: PathBuf,
+        /// The symbol.
+        symbol: String,
+        /// Rows of all files.
+        rows: u64,
+    },
+
     /// No file was named.
     #[error("no file of bars was named; name at least one")]
     NoFiles,
@@ -374,11 +388,14 @@ pub enum Error {
         closest: String,
     },
 
-    /// Bars of months were stated.
+    /// Bars are of months.
     #[error(
-        "bars of MN1 cannot be read: a month has no fixed length; read daily bars, from which those of MN1 are made"
+        "{found}: bars of months cannot be read, as a month has no fixed length; those of MN1 are made of bars of a day or shorter: give these, and MN1 among the timeframes"
     )]
-    MonthlyBase,
+    MonthlyBase {
+        /// Evidence.
+        found: String,
+    },
 
     /// Bars that arrive are of another timeframe than those before them.
     #[error("{}: its bars are {spacing} apart, and bars of {base} are followed: give those", path.display())]
@@ -543,15 +560,17 @@ impl Error {
             | Error::ShorterBars { path, .. }
             | Error::OtherTimeframe { path, .. }
             | Error::NoRows { path, .. }
+            | Error::EmptyColumns { path, .. }
             | Error::NothingLeft { path, .. } => Some(path),
             _ => None,
         }
     }
 
-    /// The message without the file's name in front.
+    /// The message without the file's name in front, nor the symbol before that.
     fn without_path(&self) -> String {
         let text = self.to_string();
-        let path = self.path().map(|path| format!("{}: ", path.display()));
+        let symbol = if let Error::EmptyColumns { symbol, .. } = self { format!("{symbol}: ") } else { String::new() };
+        let path = self.path().map(|path| format!("{symbol}{}: ", path.display()));
         path.and_then(|path| text.strip_prefix(&path).map(str::to_owned)).unwrap_or(text)
     }
 }

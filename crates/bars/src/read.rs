@@ -69,8 +69,9 @@ pub struct Recording {
 /// [`Error::Open`], [`Error::Read`], [`Error::TooManyRows`], [`Error::UnknownFormat`],
 /// [`Error::UnknownDateOrder`], [`Error::Columns`], [`Error::Unsorted`]; [`Error::BadRow`] for a
 /// row that cannot be used as it stands, under [`OnError::Fail`](crate::OnError::Fail);
-/// [`Error::NothingLeft`], [`Error::UnknownBase`], [`Error::WrongBase`], [`Error::ShorterBars`];
-/// [`Error::Overlap`], [`Error::UnlikeBars`], [`Error::MixedSymbols`] and [`Error::NoFiles`].
+/// [`Error::NothingLeft`], [`Error::EmptyColumns`], [`Error::UnknownBase`], [`Error::WrongBase`],
+/// [`Error::ShorterBars`]; [`Error::Overlap`], [`Error::UnlikeBars`], [`Error::MixedSymbols`] and
+/// [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
     read_in(paths, options, &SymbolRows::default(), &ReadPlace::MEMORY).map(StoredRecording::in_memory)
 }
@@ -202,7 +203,7 @@ pub(crate) fn read_in<P: AsRef<Path>>(
         Ok(source)
     };
     let sources = paths.iter().map(read_file).collect::<Result<Vec<_>>>()?;
-    refuse_nothing(&sources)?;
+    refuse_nothing(&sources, &symbol)?;
     let ByTimeframe { series_files, others } = ByTimeframe::new(sources, options.base)?;
     let mut recording =
         read_sources(symbol, series_files, options, false, symbols, place).map_err(with_likely_symbols)?;
@@ -276,7 +277,7 @@ fn read_sources(
     for source in &mut sources {
         warnings.extend(spread::in_units_of_the_price(source)?);
     }
-    let days = session_days(&sources, base, stamp_delay_ns);
+    let days = session_days(&sources, base, options);
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
         let clock = RowClock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats, days };
@@ -436,13 +437,18 @@ fn common_symbol<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<S
     Ok(first_symbol)
 }
 
-fn refuse_nothing(sources: &[BarFile]) -> Result<()> {
+fn refuse_nothing(sources: &[BarFile], symbol: &str) -> Result<()> {
     if sources.iter().any(|source| !source.rows.is_empty()) {
         return Ok(());
     }
+    let path = sources[0].path.clone();
+    let rows: u64 = sources.iter().map(|source| source.row_count).sum();
+    let empty_rows: u64 = sources.iter().map(|source| source.empty_rows).sum();
+    if rows == 0 && empty_rows > 0 {
+        return Err(Error::EmptyColumns { path, symbol: symbol.to_owned(), rows: empty_rows });
+    }
     let first = sources.iter().find_map(|source| source.ledger.first_fault()).unwrap_or("no rows").to_owned();
-    let rows = sources.iter().map(|source| source.row_count).sum();
-    Err(Error::NothingLeft { path: sources[0].path.clone(), rows, first })
+    Err(Error::NothingLeft { path, rows, first })
 }
 
 /// Refuses files of which no row became a bar.
@@ -455,14 +461,14 @@ fn require_bars(bars: &StoredBars, files: &[FileSummary]) -> Result<()> {
     Err(Error::NothingLeft { path: files[0].path.clone(), rows: files.iter().map(|file| file.rows).sum(), first })
 }
 
-/// The days of the bars of a symbol, if they are daily.
-fn session_days(sources: &[BarFile], base: Timeframe, stamp_delay_ns: i64) -> SessionDays {
-    if base != Timeframe::D1 {
-        return SessionDays::AsStamped;
+/// The days of the bars of a symbol, if they are daily, or those from which weekly ones begin.
+fn session_days(sources: &[BarFile], base: Timeframe, options: &ReadOptions) -> SessionDays {
+    let opens = sources.iter().flat_map(|source| source.rows.stamps()).map(RowTime::ns);
+    match base {
+        Timeframe::D1 => SessionDays::told_by(opens),
+        Timeframe::W1 if options.weeks_are_sessions => SessionDays::told_by_weeks(opens),
+        _ => SessionDays::AsStamped,
     }
-    SessionDays::told_by(
-        sources.iter().flat_map(|source| source.rows.stamps()).map(|stamp| stamp.ns() - stamp_delay_ns),
-    )
 }
 
 fn source_warning(source: &BarFile, options: &ReadOptions) -> Option<String> {

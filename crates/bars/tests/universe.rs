@@ -101,6 +101,30 @@ fn symbols_that_differ_in_case_alone_are_refused() {
     assert!(error.contains("all.csv: the symbols AAPL and aapl differ in the case of letters alone"), "{error}");
 }
 
+/// It refused the universe without a word on which ticker it was.
+#[test]
+fn a_ticker_whose_columns_are_empty_is_named() {
+    let header =
+        "Price,Open,High,Low,Close,Open,High,Low,Close\nTicker,AAA,AAA,AAA,AAA,BBB,BBB,BBB,BBB\nDate,,,,,,,,\n";
+    for empty in [",,,", "NaN,NaN,NaN,NaN"] {
+        let rows: String = (1..25).map(|day| format!("2021-04-{day:02},{day},40,1,2,{empty}\n")).collect();
+        let text = format!("{header}{rows}");
+        let texts = [("prices.csv", &*text)];
+        let error = read_folder(&texts, &treated(OnError::Fail)).unwrap_err().to_string();
+        assert!(error.starts_with("BBB: ") && error.contains("prices.csv: all 24 rows are empty (a failed"), "{error}");
+        for on_error in [OnError::Skip, OnError::Repair] {
+            let universe = read_folder(&texts, &treated(on_error)).unwrap();
+            assert_eq!(symbols(&universe), (vec!["AAA"], vec!["BBB"]));
+            let told = &universe.describe_excluded()[0];
+            assert!(told.starts_with("BBB: ") && told.contains("all 24 rows are empty"), "{told}");
+        }
+    }
+    let header = header.replace("AAA,AAA,AAA,AAA", "CCC,CCC,CCC,CCC");
+    let rows: String = (1..25).map(|day| format!("2021-04-{day:02},,,,,,,,\n")).collect();
+    let error = read_folder(&[("prices.csv", &format!("{header}{rows}"))], &treated(OnError::Skip)).unwrap_err();
+    assert!(error.to_string().contains("(BBB, CCC): all 24 rows are empty"), "{error}");
+}
+
 #[test]
 fn one_file_that_cannot_be_used_costs_its_instrument() {
     // Name and text of a file beside two good ones, and whether it is left out by fail, skip and

@@ -142,6 +142,19 @@ class FrameBars:
         """Every symbol, once."""
         return list(dict.fromkeys(symbol for bars in self._sides.values() for symbol in bars))
 
+    def empty(self) -> dict[str, str]:
+        """Symbols without a price, at least on one of the sides, and a description of their rows."""
+        sides = [own for bars in self._sides.values() for own in bars.items()]
+        return {symbol: bars.emptiness() for symbol, bars in sides if bars.is_empty()}
+
+    def without(self, symbols: Iterable[str]) -> FrameBars:
+        """The same bars without those of `symbols`."""
+        gone = set(symbols)
+        sides = {
+            name: {symbol: own for symbol, own in bars.items() if symbol not in gone} for name, bars in self._sides.items()
+        }
+        return dataclasses.replace(self, _sides=sides)
+
     def are_utc(self) -> bool:
         """True if all times have a zone."""
         return all(bars.is_utc for side in self._sides.values() for bars in side.values())

@@ -28,6 +28,8 @@ _UNNEEDED = ("split_coefficient", "dividend_amount")
 """Columns that are only reported: other values than numbers are no fault of a file either."""
 _LISTED_MAX = 5
 """Symbols that a message lists."""
+_LEAVING_OUT = ("skip", "repair")
+"""Values of `on_error` by which instruments that cannot be used are left out."""
 _SHOWN_MAX = 40
 """Letters of a symbol that a message shows."""
 _FILE_NAME_MAX = 200
@@ -52,6 +54,18 @@ class Bars:
     """Further columns of times on the same clock, ns since 1970."""
     zone: str | None = None
     """The clock of times that are not UTC; that of the series where there is none."""
+    empty_rows: int = 0
+    """Rows without prices that were left out."""
+
+    def is_empty(self) -> bool:
+        """True if no row has a price."""
+        return bool(np.all([np.isnan(self.columns[name]) for name in PRICES]))
+
+    def emptiness(self) -> str:
+        """Description of the rows where none has a price."""
+        count = len(self.rows) + self.empty_rows
+        found = f"all {count} rows are empty" if count > 1 else "its only row is empty" if count else "it has no rows"
+        return f"{found} (a failed download?)"
 
     def native(self) -> dict[str, Any]:
         """As the native part takes them."""
@@ -192,6 +206,19 @@ def single_instrument(frame: Any, name: str) -> tuple[Bars, list[str]]:
     names = list(dict.fromkeys(symbols)) if symbols is not None else []
     symbol = names[0] if len(names) == 1 else name
     return by_symbol(own, symbol, columns=None)[symbol], number_columns(own)
+
+
+def refuse_empty(empty: Mapping[str, str], instruments: int, on_error: str | None) -> None:
+    """Refuses instruments without a price, described by `Bars.emptiness`: all by the default of `on_error`, by its other
+    values where no other of the `instruments` is left."""
+    symbols = list(empty)
+    is_nothing_left = len(symbols) == instruments
+    if not symbols or (on_error in _LEAVING_OUT and not is_nothing_left):
+        return
+    more = f" and {len(symbols) - _LISTED_MAX} more" if len(symbols) > _LISTED_MAX else ""
+    name = "the frame" if instruments == 1 else ", ".join(symbols[:_LISTED_MAX]) + more
+    advice = "" if is_nothing_left else ', leave them out, or pass on_error="skip", which leaves them out'
+    raise DataError(f"{name}: {empty[symbols[0]]}: download the bars again{advice}", symbol=symbols[0])
 
 
 def nearest(symbol: str, symbols: Iterable[str]) -> str:
@@ -466,7 +493,8 @@ def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -
 
 def _known(bars: Bars) -> Bars:
     """The bars of one of several instruments, which share times: one that was not traded has a row without prices."""
-    return bars.at_rows(np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0)))
+    known = bars.at_rows(np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0)))
+    return dataclasses.replace(known, empty_rows=len(bars.rows) - len(known.rows))
 
 
 def _by_ticker(frame: Any) -> dict[str, Any] | None:

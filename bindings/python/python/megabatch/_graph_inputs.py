@@ -11,15 +11,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import _arguments, _bar_sources, _frames, _megabatch, _table_files
+from ._display import log_note
 from .errors import ConfigError, DataError
 
 _POINT_KINDS = ("cosine", "euclidean", "radius")
 
 
 @contextlib.contextmanager
-def files(inputs: Any, kind: str) -> Iterator[tuple[Sequence[str | os.PathLike[str]], str | None]]:
+def files(
+    inputs: Any, kind: str, on_error: str | None = None
+) -> Iterator[tuple[Sequence[str | os.PathLike[str]], str | None]]:
     """Paths of files to build graphs of `kind` from: those of `inputs`, or of files with the contents of frames, for as
-    long as they are needed; and the pattern of the names of files that have the bars of frames."""
+    long as they are needed; and the pattern of the names of files that have the bars of frames. `on_error` decides what
+    becomes of symbols without a price."""
     is_right = _frames.is_frame(inputs) or isinstance(inputs, (os.PathLike, Iterable))
     _arguments.require(is_right, inputs, "inputs", "a frame, frames by symbol, or paths of files or folders")
     inputs = _bar_sources.with_whole_paths(inputs)
@@ -30,7 +34,7 @@ def files(inputs: Any, kind: str) -> Iterator[tuple[Sequence[str | os.PathLike[s
     with tempfile.TemporaryDirectory(prefix="megabatch-") as name:
         folder = pathlib.Path(name)
         if kind == "correlation":
-            with _bars(frames, folder) as paths:
+            with _bars(frames, folder, on_error) as paths:
                 yield paths, "{}"
         elif kind in _POINT_KINDS and _frames.is_frame(frames):
             yield [_points(frames, folder)], None
@@ -40,9 +44,14 @@ def files(inputs: Any, kind: str) -> Iterator[tuple[Sequence[str | os.PathLike[s
 
 
 @contextlib.contextmanager
-def _bars(frames: Any, folder: pathlib.Path) -> Iterator[list[str]]:
+def _bars(frames: Any, folder: pathlib.Path, on_error: str | None) -> Iterator[list[str]]:
     """A file of bars for each symbol."""
-    by_symbol = _frames.by_symbol(frames, None)
+    every = _frames.by_symbol(frames, None)
+    empty = {symbol: bars.emptiness() for symbol, bars in every.items() if bars.is_empty()}
+    _frames.refuse_empty(empty, len(every), on_error)
+    for symbol, found in empty.items():
+        log_note(f"warning: left out: {symbol}: {found}")
+    by_symbol = {symbol: bars for symbol, bars in every.items() if symbol not in empty}
     _frames.require_file_names(by_symbol)
     paths = {symbol: str(folder / f"{symbol}.csv") for symbol in by_symbol}
     for symbol, path in paths.items():

@@ -349,6 +349,10 @@ class Dataset:
         columns += filter(None, [self._facts["weight_column"]])
         end_column = self._facts["label_end_column"]
         frames = sources.by_symbol(symbol, columns, end_column, unnamed, known).named_as(known)
+        empty = frames.empty()
+        # A row without prices is a missing bar, and so are all of them.
+        _frames.refuse_empty(empty, len(frames.symbols()), "skip")
+        frames = frames.without(empty)
         strange = [name for name in frames.symbols() if name not in known]
         if strange:
             advice = "; a new symbol needs a scaler of its own: ingest all bars anew"
@@ -370,7 +374,9 @@ class Dataset:
         before = folder.files()
         with frames.written(folder) as (files, sides):
             answer = _megabatch.append(files, _options({**named, **sides}), self._path, functions)
-        report = _told(answer)
+        missing = [f"{name}: {found}, and it has no new bar" for name, found in empty.items()]
+        answer[1].setdefault("warnings", []).extend(missing)
+        report = _told(answer, [f"warning: {sentence}" for sentence in missing])
         if not report.facts["appended"]["files"]:
             folder.keep_only(before)
         return self._again(report)
@@ -649,7 +655,8 @@ def ingest(
     names, passed = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
-        read_by = dict(_options({name: named[name] for name in _READING if name in named}))
+        stated_by = {**named, "timeframes": timeframes}
+        read_by = dict(_options({name: stated_by[name] for name in _READING if name in stated_by}))
         others_bars = [Context(name, frame, names or [], read_by, bool(called)) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
@@ -672,6 +679,9 @@ def ingest(
         read.append(weight_column)
     end_column = _features.column_name(ends)
     frames = sources.by_symbol(symbol, read, end_column)
+    empty = frames.empty()
+    _frames.refuse_empty(empty, len(frames.symbols()), named.get("on-error"))
+    frames = frames.without(empty)
     folder = BarsFolder(file)
     before = folder.files()
     symbols = frames.symbols()
@@ -686,7 +696,10 @@ def ingest(
     answer[1]["unused_columns"] = [
         name for name in own_columns or [] if name not in read and name != end_column
     ]
-    return Dataset(file, _keeps=keeps, _report=_told(answer))
+    reasons = {name: f"{name}: {found}" for name, found in empty.items()}
+    answer[1]["universe"]["left_out"] += [{"symbol": name, "reason": reason} for name, reason in reasons.items()]
+    told = _told(answer, [f"left out: {reason}" for reason in reasons.values()])
+    return Dataset(file, _keeps=keeps, _report=told)
 
 
 def _context(context: Mapping[str, Any] | None) -> tuple[list[str], dict[str, Any]]:
@@ -726,10 +739,10 @@ def _functions_again(
     return _functions.Functions(called, target, library, others).native()
 
 
-def _told(answer: tuple[str, dict[str, Any]]) -> IngestReport:
-    """The report, which has been said to the log."""
+def _told(answer: tuple[str, dict[str, Any]], lines: Iterable[str] = ()) -> IngestReport:
+    """The report, with further `lines` in front, which has been said to the log."""
     text, facts = answer
-    report = IngestReport(in_python(text), facts)
+    report = IngestReport("".join(f"{line}\n" for line in lines) + in_python(text), facts)
     report.log()
     return report
 
@@ -744,7 +757,7 @@ def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 _REPEATED = ("ask", "bid", "context")
 """Options that are given once for each value."""
-_READING = ("zone", "time", "prices", "on-error", "repeats")
+_READING = ("zone", "time", "prices", "on-error", "repeats", "timeframes")
 """Options by which rows are read, those of other instruments too. `READING` of crates/run/src/ingest/recipe/words.rs."""
 
 

@@ -170,7 +170,7 @@ def build(
         "target": list(target),
         "positions": _arguments.flag(positions, "positions"),
     }
-    with _graph_inputs.files(inputs, kind) as (paths, pattern):
+    with _graph_inputs.files(inputs, kind, on_error) as (paths, pattern):
         options["symbol_pattern"] = pattern or symbol_pattern
         call = {
             "inputs": paths,

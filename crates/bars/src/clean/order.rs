@@ -39,12 +39,12 @@ pub(crate) struct RowClock<'a> {
     /// Delay of a bar's stamp after its open.
     pub(crate) stamp_delay_ns: i64,
     pub(crate) repeats: Repeats,
-    /// Days of daily bars.
+    /// Days of daily bars, and first days of weekly ones.
     pub(crate) days: SessionDays,
 }
 
 impl RowClock<'_> {
-    /// When a daily bar opens, in UTC, if its day tells it.
+    /// When a daily or weekly bar opens, in UTC, if its day tells it.
     fn session_open(&self, stamp: RowTime) -> Option<i64> {
         self.days.open_time(stamp.ns() - self.stamp_delay_ns)
     }

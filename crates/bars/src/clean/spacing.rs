@@ -1,11 +1,12 @@
 //! The timeframe of a file's bars, inferred from their spacing.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use crate::error::{Error, Result};
 use crate::parse::row_store::RowStore;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::display_duration;
+use crate::time::timestamp::{DAY_NS, HOUR_NS, display_duration};
 
 /// Timeframes that files mix. Other distances, such as two bars, are those of holes and breaks.
 pub(super) const MIXED: [Timeframe; 7] =
@@ -16,6 +17,9 @@ const FOREIGN_SHARE_MIN: f64 = 0.05;
 
 /// Fewest distances in a file for its timeframe to count beside files of another.
 const SHOWN_MIN: u64 = 3;
+
+/// Distances of bars of months that may be stamped on the first or the last day of trading.
+const MONTH_NS: RangeInclusive<i64> = 25 * DAY_NS..=35 * DAY_NS;
 
 /// Files of shorter bars with holes at random of which one looks as if its bars were longer; in
 /// fewer, they are.
@@ -77,8 +81,11 @@ impl Spacings {
     /// spacing.
     pub(crate) fn base(&self, stated: Option<Timeframe>) -> Result<Timeframe> {
         match stated {
-            Some(stated) if stated.is_calendar_month() => Err(Error::MonthlyBase),
-            Some(stated) if self.total == 0 || self.counts.contains_key(&stated.duration_ns()) => Ok(stated),
+            Some(stated) if stated.is_calendar_month() => Err(self.monthly()),
+            Some(stated) if self.total == 0 || self.counts.keys().any(|&spacing_ns| is_a_bar(spacing_ns, stated)) => {
+                Ok(stated)
+            }
+            Some(_) if self.are_months() => Err(self.monthly()),
             Some(stated) => {
                 let closest = self.counts.keys().min().copied().map(display_duration).unwrap_or_default();
                 Err(Error::WrongBase { stated, closest })
@@ -96,7 +103,10 @@ impl Spacings {
 
     /// True if every distance is a multiple of that timeframe.
     pub(crate) fn are_multiples_of(&self, timeframe: Timeframe) -> bool {
-        self.counts.keys().all(|spacing_ns| spacing_ns % timeframe.duration_ns() == 0)
+        let (bar_ns, change_ns) = (timeframe.duration_ns(), clock_change_ns(timeframe));
+        let is_multiple =
+            |spacing_ns| !is_shorter(spacing_ns, timeframe) && (spacing_ns + change_ns) % bar_ns <= 2 * change_ns;
+        self.counts.keys().all(|&spacing_ns| is_multiple(spacing_ns))
     }
 
     /// True if the bars can be of that timeframe: some are as far apart, and all by multiples of
@@ -117,7 +127,7 @@ impl Spacings {
     /// The commonest distance shorter than `base`, in nanoseconds, where most distances are
     /// shorter: bars of `base` are as close by defects alone.
     pub(crate) fn evidently_shorter(&self, base: Timeframe) -> Option<i64> {
-        let shorter_than_base = |spacing_ns| spacing_ns < base.duration_ns();
+        let shorter_than_base = |spacing_ns| is_shorter(spacing_ns, base);
         let shorter = self.counts.iter().filter(|(spacing_ns, _)| shorter_than_base(**spacing_ns));
         let count: u64 = shorter.map(|(_, count)| count).sum();
         let is_evident = self.total >= SHOWN_MIN && 2 * count > self.total;
@@ -134,12 +144,36 @@ impl Spacings {
         let Some((spacing_ns, count)) = self.commonest_of(|_| true) else {
             return Err(Error::UnknownBase { found: "no two bars have different times".to_owned() });
         };
-        Timeframe::from_duration_ns(spacing_ns).ok_or_else(|| {
+        let week = Some(Timeframe::W1).filter(|week| is_a_bar(spacing_ns, *week));
+        Timeframe::from_duration_ns(spacing_ns).or(week).ok_or_else(|| {
+            if self.are_months() {
+                return self.monthly();
+            }
             let spacing = display_duration(spacing_ns);
             let total = self.total;
             let found = format!("the commonest spacing is {spacing}, {count} times of {total}, which is no timeframe");
             Error::UnknownBase { found }
         })
+    }
+
+    /// Distances that two bars of neighbouring months have.
+    fn months(&self) -> u64 {
+        self.counts.iter().filter(|(spacing_ns, _)| MONTH_NS.contains(*spacing_ns)).map(|(_, count)| count).sum()
+    }
+
+    /// True if most bars are a month apart.
+    fn are_months(&self) -> bool {
+        2 * self.months() > self.total
+    }
+
+    /// The refusal of bars of months.
+    fn monthly(&self) -> Error {
+        let (months, total) = (self.months(), self.total);
+        let found = match self.are_months() {
+            true => format!("{months} of {total} neighbouring bars are a month apart"),
+            false => "the bars were stated to be MN1".to_owned(),
+        };
+        Error::MonthlyBase { found }
     }
 
     /// Reasons against a spacing of `base`: such bars would be taken as closed too early or too
@@ -155,17 +189,32 @@ impl Spacings {
                 ));
             }
         }
-        let overlapping: u64 = self
-            .counts
-            .iter()
-            .filter(|(spacing_ns, _)| **spacing_ns < base.duration_ns())
-            .map(|(_, count)| count)
-            .sum();
+        let overlapping: u64 =
+            self.counts.iter().filter(|(spacing_ns, _)| is_shorter(**spacing_ns, base)).map(|(_, count)| count).sum();
         if overlapping > 0 {
             let bars = if overlapping == 1 { "bar opens" } else { "bars open" };
             warnings.push(format!("{overlapping} {bars} before the {base} bar ahead closes"));
         }
         warnings
+    }
+}
+
+/// Time by which a clock is moved between two bars of a timeframe. A week has seven days of its
+/// exchange, one of which may be an hour shorter or longer.
+fn clock_change_ns(timeframe: Timeframe) -> i64 {
+    if timeframe == Timeframe::W1 { HOUR_NS } else { 0 }
+}
+
+/// True if two neighbouring bars of a timeframe may be that far apart.
+fn is_a_bar(spacing_ns: i64, timeframe: Timeframe) -> bool {
+    (spacing_ns - timeframe.duration_ns()).abs() <= clock_change_ns(timeframe)
+}
+
+/// True if no two bars of a timeframe are as close.
+fn is_shorter(spacing_ns: i64, timeframe: Timeframe) -> bool {
+    match timeframe.is_calendar_month() {
+        true => spacing_ns < *MONTH_NS.start(),
+        false => spacing_ns < timeframe.duration_ns() - clock_change_ns(timeframe),
     }
 }
 
@@ -210,9 +259,22 @@ mod tests {
         assert_eq!(spacings(&[0]).base(Some(Timeframe::M1)).unwrap(), Timeframe::M1);
         let wrong = spacings(&[0, 60, 120]).base(Some(Timeframe::M1)).unwrap_err().to_string();
         assert!(wrong.contains("no two of them are M1 apart (the closest are 1 h apart)"), "{wrong}");
-        let month = spacings(&[0, 31 * 1_440]);
-        assert!(matches!(month.base(Some(Timeframe::MN1)), Err(Error::MonthlyBase)));
-        assert!(month.base(None).unwrap_err().to_string().contains("the commonest spacing is 31 d"));
+    }
+
+    #[test]
+    fn bars_of_months_are_refused_as_such() {
+        let day = |days: i64| days * 1_440;
+        let months = spacings(&[0, 31, 59, 90, 120, 151, 243].map(day));
+        for stated in [None, Some(Timeframe::MN1), Some(Timeframe::D1)] {
+            let error = months.base(stated).unwrap_err().to_string();
+            let expected = "5 of 6 neighbouring bars are a month apart: bars of months cannot be read";
+            assert!(error.starts_with(expected) && error.contains("made of bars of a day or shorter"), "{error}");
+        }
+        assert_eq!(months.evidently_shorter(Timeframe::MN1), None);
+        let days = spacings(&[0, 1, 2, 33].map(day));
+        let error = days.base(Some(Timeframe::MN1)).unwrap_err().to_string();
+        assert!(error.starts_with("the bars were stated to be MN1: bars of months"), "{error}");
+        assert_eq!(days.base(None).unwrap(), Timeframe::D1);
     }
 
     #[test]
@@ -249,6 +311,27 @@ mod tests {
             let found = spacings(minutes).evidently_shorter(base);
             assert_eq!(found, shorter.map(|minutes| minutes * MINUTE_NS), "{minutes:?}, {base}");
         }
+    }
+
+    /// Weeks of New York: "4 bars open before the W1 bar ahead closes".
+    #[test]
+    fn a_week_may_have_an_hour_more_or_less() {
+        let week = 7 * 1_440;
+        let times = |hours: &[i64]| -> Vec<i64> { (0..).zip(hours).map(|(k, hour)| k * week + hour * 60).collect() };
+        let year = spacings(&times(&[5, 5, 5, 4, 4, 4, 4, 5, 5]));
+        assert_eq!((year.base(None).unwrap(), year.only()), (Timeframe::W1, Some(Timeframe::W1)));
+        assert_eq!((year.warnings(Timeframe::W1), year.evidently_shorter(Timeframe::W1)), (Vec::new(), None));
+        assert!(year.fits(Timeframe::W1) && !year.are_multiples_of(Timeframe::D1));
+        // Two bars with the change between them.
+        for hours in [[5, 4], [4, 5]] {
+            let two = spacings(&times(&hours));
+            assert_eq!(
+                (two.base(None).unwrap(), two.base(Some(Timeframe::W1)).unwrap()),
+                (Timeframe::W1, Timeframe::W1)
+            );
+        }
+        let early = spacings(&times(&[5, 5, 5, 2, 5]));
+        assert!(early.warnings(Timeframe::W1)[0].starts_with("1 bar opens before") && early.only().is_none());
     }
 
     #[test]

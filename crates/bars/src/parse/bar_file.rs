@@ -25,7 +25,7 @@ use crate::parse::row_store::{RowShape, RowStore};
 use crate::parse::symbol_column::{SymbolColumn, symbol_in, symbols_of_rows, wanted_rows};
 use crate::parse::symbol_rows::{SplitFile, SymbolLines, SymbolRows};
 use crate::place::ReadPlace;
-use crate::time::timestamp::DateStyle;
+use crate::time::timestamp::{DateStyle, counted};
 
 /// Rows of one file: every minute of 31 years. It bounds the memory that a small compressed file
 /// can ask for.
@@ -41,6 +41,9 @@ pub(crate) struct BarFile {
     pub(crate) rows: RowStore,
     /// Rows in the file, without header, empty lines and what stands before the header.
     pub(crate) row_count: u64,
+    /// Further rows that have empty fields in place of prices: their columns are of one of several
+    /// symbols.
+    pub(crate) empty_rows: u64,
     /// Lines before the header that are not empty.
     pub(crate) preamble: u64,
     pub(crate) newest_first: bool,
@@ -102,6 +105,7 @@ impl BarFile {
                 },
             ),
             row_count: 0,
+            empty_rows: 0,
             preamble: 0,
             newest_first: false,
             digits: Digits::default(),
@@ -152,6 +156,11 @@ impl BarFile {
         if let Some(error) = source.stopped.take() {
             return Err(error);
         }
+        if source.row_count == 0 && source.empty_rows > 0 {
+            let rows = counted(source.empty_rows, "row", "rows");
+            let path = path.display();
+            source.warnings.push(format!("{path} has no bar of it: {rows} without prices (a failed download?)"));
+        }
         source.settle_volumes()?;
         source.denoise()?;
         source.put_oldest_first()?;
@@ -192,9 +201,11 @@ impl BarFile {
             return Err(Error::TooManyRows { path: self.path.clone(), rows_max: ROWS_MAX });
         }
         let fields = RowFields::split(text, self.format.delimiter);
-        if self.format.is_of_others(&fields)
-            || SymbolColumn::is_of_others(self.wanted_rows.as_deref(), &fields, &self.format)
-        {
+        if self.format.is_of_others(&fields) {
+            self.empty_rows += 1;
+            return Ok(());
+        }
+        if SymbolColumn::is_of_others(self.wanted_rows.as_deref(), &fields, &self.format) {
             return Ok(());
         }
         let row = BarRow::parse(&fields, &self.format, line)

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::error::column_fault::ColumnFault;
 use crate::error::message::shortened;
 use crate::parse::columns::BarColumns;
-use crate::parse::fields::{Commas, RowFields};
+use crate::parse::fields::{Commas, RowFields, says_nothing};
 use crate::parse::format_name::{FormatName, TRIED};
 use crate::parse::header::{self, DELIMITERS, HeaderLine, NumberedLine, StackedHeader};
 use crate::parse::symbol::nearest_first;
@@ -150,7 +150,7 @@ impl RowFormat {
 
     /// True for a row of other symbols alone, whose columns stand beside those that are read.
     pub(crate) fn is_of_others(&self, fields: &RowFields<'_>) -> bool {
-        let is_empty = |column: usize| fields.get(column).is_some_and(<[u8]>::is_empty);
+        let is_empty = |column: usize| fields.get(column).is_some_and(says_nothing);
         self.header_lines > 1 && self.columns.prices().into_iter().all(is_empty)
     }
 

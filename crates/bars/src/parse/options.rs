@@ -66,6 +66,10 @@ pub struct ReadOptions {
     /// Longer timeframes whose files are read too where a symbol has files of shorter bars:
     /// [`SpooledRecording::own`](crate::SpooledRecording::own). Files of others are compared.
     pub own_bars: Vec<Timeframe>,
+    /// True if a weekly bar is of the week of its session, as a daily one is of its day: it opens
+    /// at midnight UTC before the date that its time has on the clock of its exchange. Beside
+    /// shorter bars it must stay where its time is: it may have trades until then.
+    pub weeks_are_sessions: bool,
 }
 
 impl ReadOptions {

@@ -452,6 +452,30 @@ fn days_that_begin_at_an_hour_and_weeks_keep_a_time_of_day() {
     assert_eq!((bars.timeframe, bars.open_time[8] % DAY_NS), (Timeframe::W1, (15 * 60 + 30) * MINUTE_NS));
 }
 
+/// Weeks of New York were warned of at changes of its clock, and those without a zone closed hours
+/// before them.
+#[test]
+fn a_weekly_bar_is_of_its_week() {
+    let rows = |stamp: &dyn Fn(usize) -> String| -> String {
+        let header = "date,open,high,low,close,volume\n".to_owned();
+        header + &(0..50).map(|k| format!("{},1,2,1,2,3\n", stamp(7 * k))).collect::<String>()
+    };
+    let new_york = rows(&|day| format!("{} 00:00:00-0{}:00", date(day), if (70..308).contains(&day) { 4 } else { 5 }));
+    let berlin =
+        rows(&|day| format!("{} {}:00:00+00:00", date_before(day), if (91..301).contains(&day) { 22 } else { 23 }));
+    let sessions = ReadOptions { weeks_are_sessions: true, ..ReadOptions::default() };
+    let opens: Vec<i64> = (0..50).map(|week| MONDAY_NS + 7 * week * DAY_NS).collect();
+    for text in [&rows(&date), &new_york, &berlin] {
+        let Recording { bars, summary, .. } = read_texts(&[("AAPL.csv", text)], &sessions).unwrap();
+        assert_eq!((bars.timeframe, &bars.open_time), (Timeframe::W1, &opens), "{text}");
+        assert!(summary.warnings.iter().all(|warning| !warning.contains("before the W1")), "{:?}", summary.warnings);
+    }
+    // Beside shorter bars it is where its time is.
+    let recording = recording_of(&new_york);
+    assert_eq!(recording.bars.open_time[0], MONDAY_NS + 5 * 60 * MINUTE_NS);
+    assert!(recording.summary.warnings.iter().all(|warning| !warning.contains("before the W1")));
+}
+
 #[test]
 fn dates_are_read_however_they_are_written() {
     let bars = |header: &str, stamps: [&str; 2]| {

@@ -40,6 +40,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::UnknownFormat { .. } | BarsError::NoRows { .. } | BarsError::Unsorted { .. } => {
             "among other files, `--on-error skip` leaves such a one out and names it"
         }
+        BarsError::EmptyColumns { .. } => "`--on-error skip` leaves it out, as long as others are left",
         BarsError::Ticks { .. } => "`megabatch ticks` makes bars of them",
         BarsError::Tick(error) => return tick_advice(error),
         BarsError::Crossed { .. } => "`--on-error repair` takes such a spread as 0, `--on-error skip` drops such bars",
@@ -59,6 +60,7 @@ fn bars_advice(error: &BarsError) -> Option<&'static str> {
         BarsError::UnknownPipSize { .. } => {
             "use `--symbol` where a file's name does not tell the pair, else `--target log_return` or `--pip-size`"
         }
+        BarsError::MonthlyBase { .. } => "use `--timeframes`, such as D1:20,MN1:6",
         BarsError::UnknownBase { .. } | BarsError::WrongBase { .. } | BarsError::ShorterBars { .. } => "use `--base`",
         BarsError::TooShort { segments, .. } if *segments > 1 => {
             "use `--timeframes`, `--features`, `--horizon` or `--longest-hole`"

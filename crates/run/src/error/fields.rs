@@ -116,6 +116,7 @@ fn bars_fields(error: &BarsError) -> Fields {
         | BarsError::Columns { path: file, .. }
         | BarsError::Unsorted { path: file, .. }
         | BarsError::NoRows { path: file, .. }
+        | BarsError::EmptyColumns { path: file, .. }
         | BarsError::NothingLeft { path: file, .. } => vec![("file", path(file))],
         _ => Vec::new(),
     }

@@ -250,7 +250,7 @@ impl<'a> Roles<'a> {
 
     /// True if there are new files of bars of a day or longer, and all of their bars are new.
     fn has_only_other_bars(&self, summary: &ReadSummary) -> bool {
-        let is_new = |file: &&FileSummary| !self.read.contains(shown(&file.path).as_str());
+        let is_new = |file: &&FileSummary| file.kept > 0 && !self.read.contains(shown(&file.path).as_str());
         let mut new = summary.files.iter().filter(is_new).peekable();
         let has_copy = |file: &FileSummary| file.dropped.iter().any(|count| count.kind == RowError::Copy);
         let is_continued = summary.dropped(RowError::Unfinished) > 0;

@@ -170,6 +170,36 @@ fn daily_bars_without_one_in_common_are_warned_of() {
     }
 }
 
+/// A day on which a ticker has no prices.
+#[test]
+fn a_new_row_without_prices_is_a_missing_bar_of_its_ticker() {
+    let folder = tempfile::tempdir().unwrap();
+    let row = |k: usize| {
+        let bar = format!("100,102,98,{:.4},{}", 100.0 + (k as f64 * 0.7).sin(), 1_000 + k % 7);
+        let other = if k == 200 { ",,,," } else { bar.as_str() };
+        format!("2018-{:02}-{:02},{bar},{other}\n", 1 + k / 28, 1 + k % 28)
+    };
+    let write = |name: &str, rows: Range<usize>| {
+        let path = folder.path().join(name);
+        let names = ["Open,High,Low,Close,Volume"; 2].join(",");
+        let tickers = ["AAA", "BBB"].map(|name| [name; 5].join(",")).join(",");
+        let rows: String = rows.map(row).collect();
+        fs::write(&path, format!("Price,{names}\nTicker,{tickers}\nDate,,,,,,,,,,\n{rows}")).unwrap();
+        path
+    };
+    let daily = |bars| Recipe { timeframes: windows("D1:5"), horizon: 2, symbol_pattern: None, ..base(bars) };
+    let out = folder.path().join("series.h5");
+    ingest(&daily(vec![write("old.csv", 0..200)]), &out, &Host::silent()).unwrap();
+    let report = append(&daily(vec![write("new.csv", 200..201)]), &[], &out, &Host::silent()).unwrap();
+    assert_eq!(report.json["appended"]["bars"], json!({ "AAA": 1, "BBB": 0 }));
+    let warnings: Vec<&str> = report.json["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let told = |symbol: &str, said: &str| warnings.iter().any(|one| one.starts_with(symbol) && one.contains(said));
+    assert!(told("BBB: ", "new.csv has no bar of it: 1 row without prices (a failed download?)"), "{warnings:?}");
+    assert!(told("1 of 2 instruments (AAA) ", "in common"), "{warnings:?}");
+    let report = append(&daily(vec![write("later.csv", 201..210)]), &[], &out, &Host::silent()).unwrap();
+    assert_eq!(report.json["appended"]["bars"], json!({ "AAA": 9, "BBB": 9 }));
+}
+
 #[test]
 fn bars_that_change_what_was_are_refused_by_row() {
     let stage = Stage::new();

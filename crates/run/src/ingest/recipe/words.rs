@@ -9,8 +9,9 @@ use super::{Bins, Calendar, Recipe, column_name, symbol_name};
 /// Words of a choice, each with its value.
 type Words<T, const N: usize> = [(&'static str, T); N];
 
-/// Options by which rows are read.
-const READING: [&str; 5] = ["zone", "time", "prices", "on-error", "repeats"];
+/// Options by which rows are read. Weekly bars are of their session's week where no timeframe is
+/// shorter.
+const READING: [&str; 6] = ["zone", "time", "prices", "on-error", "repeats", "timeframes"];
 
 const TIME: Words<StampedAt, 2> = [("open", StampedAt::Open), ("close", StampedAt::Close)];
 const PRICES: Words<Prices, 3> =
