@@ -86,6 +86,7 @@ fn training(folder: &RunFolder, done: Vec<Fold>, report: CommandReport) -> Train
         run: folder.root().to_owned(),
         steps: done.iter().map(|fold| fold.steps).sum(),
         is_finished: report.verdict.is_none(),
+        interrupted_rank: None,
         best_validation: None,
         evaluations: done.into_iter().map(|fold| fold.evaluation).collect(),
         report,

@@ -88,6 +88,8 @@ pub struct Training {
     pub steps: u64,
     /// False for a run that was cancelled, which can be resumed.
     pub is_finished: bool,
+    /// The first of several processes whose program was told to end, which ended the run of all.
+    pub interrupted_rank: Option<usize>,
     /// The best validation; `None` where nothing was validated, and for a run of several folds.
     pub best_validation: Option<BestValidation>,
     /// Errors of the best weights on samples that the run did not train on; one a fold.
