@@ -245,7 +245,7 @@ impl Trained {
 fn hold_what_fits(data: &mut Data, config: &Config, free_bytes: usize) -> Result<()> {
     if data.is_windows() {
         let fits = data.shape().windows_bytes() <= free_bytes as u64 / 2;
-        return if fits { Ok(data.hold()?) } else { Ok(()) };
+        return if fits { Ok(data.hold_unchecked()?) } else { Ok(()) };
     }
     if data.beside_bytes() <= free_bytes / 4 * 3 {
         data.hold_graphs()?;
