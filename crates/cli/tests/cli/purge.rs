@@ -403,6 +403,34 @@ fn samples_without_times_that_are_counted_as_bars_are_a_warning() {
     assert!(!warnings().contains("has no /timestamps"));
 }
 
+/// Windows of longer bars than samples are apart were counted by the sample, with a warning alone.
+#[test]
+fn windows_without_times_that_stand_at_closes_of_a_base_tell_the_length_of_their_bars() {
+    let stage = Stage::new();
+    stage.with_hdf5("windows.h5", |path| {
+        let file = File::create(path).unwrap();
+        let windows = file.new_dataset::<f32>().shape([300, 4, 2]).create("features").unwrap();
+        windows.write_raw(&vec![0.5f32; 300 * 8]).unwrap();
+        file.new_dataset::<f32>().shape([300, 1]).create("targets").unwrap().write_raw(&[0.5f32; 300]).unwrap();
+        horizon_bars(&file, 10);
+        let base = file.new_attr::<VarLenUnicode>().create("base").unwrap();
+        base.write_scalar(&"M1".parse::<VarLenUnicode>().unwrap()).unwrap();
+    });
+    let [message, _] = stage.fails("plan --data windows.h5", 2);
+    assert!(message.contains("windows.h5 does not tell how far a window of /features reaches back"), "{message}");
+    assert!(message.contains("\n  f.move(\"features\", \"M1\")"), "{message}");
+    assert!(message.contains("Or give data.purge=0s") && !message.contains("8d"), "{message}");
+    stage.with_hdf5("windows.h5", |path| {
+        let file = File::open_rw(path).unwrap();
+        file.relink("features", "M5").unwrap();
+        file.create_group("features").unwrap();
+        file.relink("M5", "features/M5").unwrap();
+    });
+    // Windows reach back over 24 samples: four bars of five minutes, and the one that is open.
+    let [train, validation, _] = parts(&stage, "plan --data windows.h5");
+    assert_eq!((train, validation), (210, 45 - 33));
+}
+
 /// Labels of many bars were taken to be as long as there are targets where windows have no times.
 /// The samples of two instruments in turn were counted as bars of one.
 #[test]
