@@ -605,7 +605,13 @@ class Training(InFolder):
         for found in began[1:]:
             np.testing.assert_equal(found, began[0])
         wrong: Any = [1.0]
-        for init, text in ((wrong, "init is a list: expected"), ({"a": np.ones(3)}, "^init: the tensors are not")):
+        reverse = {f"{name}_reverse": own for name, own in trained.weights().items() if "weight_hh" in name}
+        for init, text in (
+            (wrong, "init is a list: expected"),
+            ({"a": np.ones(3)}, "^init: the tensors are not"),
+            ({"rnn.weight_hh_l0": np.zeros((4, 4), "f4")}, r"^init: rnn\.weight_hh_l0, \[4, 4\], is of nn\.RNN, which is not supp"),
+            (reverse, "^init: .*_reverse is of a bidirectional recurrence, which is not supported"),
+        ):
             with self.assertRaisesRegex((mb.ConfigError, mb.DataError), text):
                 self.run_of("wrong", init=init, max_steps=1)
 

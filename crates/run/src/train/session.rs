@@ -24,6 +24,7 @@ use crate::evaluate::attention::Attention;
 use crate::evaluate::forecasts::Forecasts;
 use crate::evaluate::{Evaluation, Part};
 use crate::host::{Host, Milestone, Work};
+use crate::import::supported_shapes;
 use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run_folder::{MetricsLog, ResumePoint, RunFolder, RunLock, SessionEnd};
@@ -154,6 +155,7 @@ fn prepare(
     let mut trainer =
         setup.trainer(plan.shape.clone()).map_err(|error| explain_shortage(&folder, &setup.device, error.into()))?;
     if let Some(weights) = &request.init {
+        supported_shapes(weights)?;
         trainer.load_weights(weights)?;
     }
     Ok((Session { setup, plan, folder, told: told.to_vec() }, trainer))
