@@ -276,6 +276,7 @@ mod tests {
             let own: Vec<&(u64, String)> = notes.iter().filter(|note| note.1.contains("training.quantile")).collect();
             let [(0, text)] = own.as_slice() else { panic!("{setting}: {notes:?}") };
             assert!(text.starts_with("training.quantile has no effect"), "{text}");
+            assert!(!notes.iter().any(|note| note.1.contains("this is the plan")), "{notes:?}");
         }
     }
 
