@@ -243,6 +243,26 @@ fn labels_of_windows_stay_out_of_later_parts_by_each_of_the_three_ways() {
     }
 }
 
+/// Other samples were predicted as the test of a run, without a word, and `train --resume` refused.
+#[test]
+fn parts_are_those_of_training_after_labels_have_become_longer() {
+    let (stage, mut bars) = (Stage::new(), TwoInstruments::new());
+    bars.write(&stage, &["label_end_time", "reach_time"]);
+    stage.succeeds(&format!("train --data windows.h5 --out run --max-steps 1 {SMALL}"));
+    let predict = "predict --run run --split test --out part.csv";
+    stage.succeeds(predict);
+    bars.label_end.iter_mut().for_each(|end| *end += 60 * MINUTE_NS);
+    bars.write(&stage, &["label_end_time", "reach_time"]);
+    let [message, _] = stage.fails("train --out run --resume --max-steps 2", 2);
+    assert!(message.contains("began with other samples to train on and to validate"), "{message}");
+    for line in [predict, "eval --run run"] {
+        let [message, _] = stage.fails(line, 3);
+        assert!(message.contains("windows.h5: its split is not that of training"), "{line}: {message}");
+        stage.succeeds(&format!("{line} --force"));
+    }
+    stage.succeeds("predict --run run --samples 0..3 --out few.csv");
+}
+
 #[test]
 fn windows_that_do_not_tell_when_their_labels_end_are_not_split() {
     let (stage, bars) = (Stage::new(), TwoInstruments::new());
