@@ -82,8 +82,8 @@ impl WindowsSource {
     }
 
     /// Reads `selection` of each table, whose numbers are those that the table may have unless
-    /// `non_finite` lets all pass. `copy` takes it from the rows of a table in memory and the length
-    /// of each.
+    /// `non_finite` lets all pass. `copy` takes it from the rows of a table in memory and the
+    /// length of each.
     fn read_selected(
         &self,
         selection: &RowSelection<'_>,
