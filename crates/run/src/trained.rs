@@ -10,7 +10,6 @@ use megabatch_nn_cpu::Compute;
 use megabatch_trainer as trainer;
 use megabatch_trainer::{Checkpoints, Predictor, SampleRanges, Split, State};
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::adapters::data::Data;
 use crate::adapters::data_schema::DataSchema;
@@ -52,7 +51,7 @@ pub(crate) struct Trained {
     /// on the bars before it.
     trained_until_ns: Option<i64>,
     /// The split of training in `plan.json`, where that of the data must be the same.
-    split_in_training: Option<Value>,
+    split_in_training: Option<serde_json::Value>,
 }
 
 /// Run to open, with its data and device.
