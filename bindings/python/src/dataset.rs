@@ -104,6 +104,11 @@ impl Dataset {
         py.detach(|| self.file.fingerprint()).or_raise(py)
     }
 
+    /// The hash of its numbers that a series has in itself.
+    fn marked_fingerprint(&self) -> Option<&str> {
+        self.file.marked_fingerprint()
+    }
+
     /// The split of training with the settings `set`.
     fn split<'py>(&self, py: Python<'py>, file: Option<PathBuf>, set: Vec<String>) -> PyResult<Parts<'py>> {
         process::check(py)?;

@@ -237,6 +237,10 @@ impl Cancel for PythonHost {
         }
         self.end.is_made.load(Relaxed)
     }
+
+    fn ends_program(&self) -> bool {
+        locked(&self.end.raised).as_ref().is_some_and(|raised| raised.is_interrupt)
+    }
 }
 
 /// Progress on a display of Python's.

@@ -11,6 +11,7 @@ use megabatch_run::plan::PlanRequest;
 use megabatch_run::predict::{InstrumentsOfSamples, PredictRequest, Predicted, SampleChoice};
 use megabatch_run::train::{BestValidation, Start, TrainRequest, Training};
 use megabatch_run::{ChangedData, CheckpointChoice, CommandReport, Instruments, Kind, Weights};
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -115,7 +116,10 @@ pub(crate) fn train<'py>(py: Python<'py>, call: Named<TrainCall>) -> PyResult<Fa
     let request = TrainRequest { settings, data, out, init, start, max_steps, device };
     let host = PythonHost::new(on_event, display);
     let training = host.run(py, |host| megabatch_run::train::train(&request, host))?.or_raise(py)?;
-    let Training { run, steps, is_finished, best_validation, report, .. } = training;
+    let Training { run, steps, is_finished, interrupted_rank, best_validation, report, .. } = training;
+    if let Some(rank) = interrupted_rank {
+        return Err(PyKeyboardInterrupt::new_err(format!("rank {rank} was interrupted")));
+    }
     let (text, totals) = told(py, &report)?;
     let best = best_validation.map(|BestValidation { step, loss }| (step, loss));
     let answer = PyDict::new(py);

@@ -303,6 +303,15 @@ class States(InFolder):
                 loader.load_state_dict({**state, key: value})
             self.assertEqual((caught.exception.fields["key"], loader.state_dict()), (key, state))
 
+    def test_a_state_of_other_data_of_the_same_length_is_refused(self) -> None:
+        # Batches were those of the other file.
+        state = self.series().loader(50, shuffle=True).state_dict()
+        self.series().loader(50, shuffle=True).load_state_dict(state)
+        other = self.series(seed=1).loader(50, shuffle=True)
+        with self.assertRaisesRegex(mb.ConfigError, "the state is of a loader with other data: their batches differ"):
+            other.load_state_dict(state)
+        other.load_state_dict({key: value for key, value in state.items() if key != "data"})
+
     def test_a_copy_stands_where_its_loader_does(self) -> None:
         loader = self.series().loader(50, shuffle=True, seed=4)
         list(loader)

@@ -342,6 +342,25 @@ class Training(InFolder):
             for name, values in whole.weights().items():
                 self.assertEqual(values.tobytes(), resumed.weights()[name].tobytes(), name)
 
+    def test_a_second_signal_ends_the_process_at_once(self) -> None:
+        code = (
+            "import sys, megabatch as mb\n"
+            "signal.signal(signal.SIGTERM, signal.SIG_DFL)\n"
+            "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+            "def on_step(step):\n"
+            "    for number in (int(sys.argv[3]), signal.SIGTERM):\n"
+            "        try:\n"
+            "            signal.raise_signal(number)\n"
+            "        except SystemExit as end:\n"
+            "            print(end.code, flush=True)\n"
+            "mb.train(sys.argv[1], model__hidden=4, out=sys.argv[2], max_steps=8, on_step=on_step)\n"
+        )
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            out = self.folder / number.name
+            with self.child(code, self.ds.path, out, int(number), returns=-signal.SIGTERM) as child:
+                assert child.stdout is not None
+                self.assertEqual(child.stdout.read(), f"{128 + number}\n")
+
     def test_a_signal_that_the_program_handles_or_ignores_is_left_to_it(self) -> None:
         code = (
             "import signal, sys, megabatch as mb\n"
@@ -586,7 +605,13 @@ class Training(InFolder):
         for found in began[1:]:
             np.testing.assert_equal(found, began[0])
         wrong: Any = [1.0]
-        for init, text in ((wrong, "init is a list: expected"), ({"a": np.ones(3)}, "^init: the tensors are not")):
+        reverse = {f"{name}_reverse": own for name, own in trained.weights().items() if "weight_hh" in name}
+        for init, text in (
+            (wrong, "init is a list: expected"),
+            ({"a": np.ones(3)}, "^init: the tensors are not"),
+            ({"rnn.weight_hh_l0": np.zeros((4, 4), "f4")}, r"^init: rnn\.weight_hh_l0, \[4, 4\], is of nn\.RNN, which is not supp"),
+            (reverse, "^init: .*_reverse is of a bidirectional recurrence, which is not supported"),
+        ):
             with self.assertRaisesRegex((mb.ConfigError, mb.DataError), text):
                 self.run_of("wrong", init=init, max_steps=1)
 

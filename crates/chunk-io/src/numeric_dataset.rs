@@ -12,8 +12,8 @@ use crate::cost::ReadCost;
 use crate::error::{Error, LayoutFault, Result, innermost};
 use crate::file::InputFile;
 use crate::read::{
-    DatasetQuery, DirectIntegers, Done, FileIdentity, LibraryRows, NonFinite, NonFiniteCount, NonFiniteFound,
-    ReadContext, ReadFailure, ReadPath, RowSelection, ToF32, UNSTOPPED, choose_read_path,
+    DatasetQuery, DirectIntegers, Done, FileIdentity, LibraryRows, NonFinite, ReadContext, ReadFailure, ReadPath,
+    RowSelection, ToF32, UNSTOPPED, choose_read_path,
 };
 use crate::slab::{Element, read_rows};
 use crate::stored::{StoredFilter, filters};
@@ -71,8 +71,10 @@ pub(crate) enum AllowedNumbers {
     Finite(Arc<[String]>),
     /// Finite ones, in windows whose rows have this many features.
     FiniteInWindows(usize),
-    /// Finite ones and NaN.
+    /// Finite ones and NaN, in the targets of a series.
     FiniteOrNan,
+    /// Finite ones and NaN, in the targets of windows.
+    FiniteOrNanInWindows,
 }
 
 impl AllowedNumbers {
@@ -89,14 +91,23 @@ impl AllowedNumbers {
                 format!("{value} for feature_{} in row {} of its window", column % features, column / features),
                 "leave the sample out or fill the gap before the file is written".to_owned(),
             ]),
-            AllowedNumbers::FiniteOrNan if value.is_infinite() => Some([
-                "finite numbers, or NaN for a target that is not known".to_owned(),
-                format!("{value} for target {column}"),
-                "correct or drop the prices of the bars after this sample".to_owned(),
-            ]),
+            AllowedNumbers::FiniteOrNan if value.is_infinite() => {
+                Some(infinite_target(value, column, "correct or drop the prices of the bars after this sample"))
+            }
+            AllowedNumbers::FiniteOrNanInWindows if value.is_infinite() => Some(infinite_target(
+                value,
+                column,
+                "correct the target, or leave the sample out before the file is written",
+            )),
             _ => None,
         }
     }
+}
+
+/// The rule that the infinite `value` of a target breaks, see [`AllowedNumbers::broken_by`].
+fn infinite_target(value: f32, target: usize, fix: &str) -> [String; 3] {
+    let expected = "finite numbers, or NaN for a target that is not known";
+    [expected.to_owned(), format!("{value} for target {target}"), fix.to_owned()]
 }
 
 impl InputFile {
@@ -227,6 +238,17 @@ impl NumericDataset {
         NumericDataset { allowed: None, ..self.clone() }
     }
 
+    /// Refuses `rows`, whose numbers are `values`, if the table may not have some of them.
+    pub(crate) fn require_allowed_in(&self, rows: &RowSelection<'_>, values: &[f32]) -> Result<()> {
+        let mut left = values;
+        for run in rows.runs().filter(|_| self.allowed.is_some()) {
+            let (part, rest) = left.split_at(run.len() * self.row_len());
+            self.require_allowed(run.start, part)?;
+            left = rest;
+        }
+        Ok(())
+    }
+
     /// Refuses rows from `first` on that have numbers which the table may not have.
     fn require_allowed(&self, first: usize, values: &[f32]) -> Result<()> {
         let Some(allowed) = &self.allowed else { return Ok(()) };
@@ -291,7 +313,7 @@ impl NumericDataset {
     ) -> Result<ReadCost> {
         let mut done = self.read_unverified_f32(stop, rows, out, scope)?;
         // The threads that read have looked at each number already.
-        let is_finite = self.reading.options.non_finite == NonFinite::Fail && done.found.first.is_none();
+        let is_finite = self.reading.options.non_finite == NonFinite::Fail && !done.is_suspicious;
         let is_suspicious = self.allowed.is_some() && !is_finite;
         let mut left = &*out;
         for run in rows.runs().filter(|_| self.checksums.is_some() || is_suspicious) {
@@ -305,7 +327,6 @@ impl NumericDataset {
             }
             left = rest;
         }
-        self.note_non_finite(done.found);
         Ok(done.cost)
     }
 
@@ -396,14 +417,6 @@ impl NumericDataset {
         Error::Rows { object: self.object.clone(), first, last, source: Box::new(source) }
     }
 
-    /// Counts values that are not finite.
-    fn note_non_finite(&self, found: NonFiniteCount) {
-        if let Some(first) = found.first {
-            let index = index_of(first, &self.shape);
-            self.reading.note_non_finite(&NonFiniteFound { count: found.count, dataset: self.object.clone(), index });
-        }
-    }
-
     /// The list, which has at most `rows_max` entries.
     pub(crate) fn read_list<T: Element>(&self, rows_max: usize) -> Result<Vec<T>> {
         if self.rows() > rows_max {
@@ -469,21 +482,6 @@ impl NumericDataset {
             fix: "the file may be damaged; copy or write it again".to_owned(),
         }
     }
-}
-
-/// The index by axis of the element with the flat index `flat` in row-major order.
-fn index_of(mut flat: usize, shape: &[usize]) -> Vec<usize> {
-    let mut index: Vec<usize> = shape
-        .iter()
-        .rev()
-        .map(|&axis| {
-            let place = flat % axis;
-            flat /= axis;
-            place
-        })
-        .collect();
-    index.reverse();
-    index
 }
 
 fn kind_of(dataset: &Dataset) -> (ElementKind, String) {

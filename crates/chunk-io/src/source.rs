@@ -21,7 +21,7 @@ pub use series_stream::{CacheBounds, SuitedChunks};
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::read::{Direct, FileReadOptions, NonFinite, NonFiniteFound, ReadContext, RowSelection, UNSTOPPED};
+use crate::read::{Direct, FileReadOptions, NonFinite, ReadContext, RowSelection, UNSTOPPED};
 use crate::series::{SeriesColumn, SeriesFile};
 use crate::shape::{SampleSlices, Shape};
 use crate::spans::SpanTimes;
@@ -347,10 +347,18 @@ impl Source {
         }
     }
 
-    /// Values that were NaN or infinite among those read so far, if [`SourceOptions::non_finite`]
-    /// counts them; data in memory were checked when the file was opened.
-    pub fn non_finite(&self) -> Option<NonFiniteFound> {
-        self.reading.non_finite()
+    /// As [`Source::load_resident`]. Numbers of a windows file are checked when their samples are
+    /// asked for, and not before.
+    ///
+    /// # Errors
+    /// As [`Source::load_resident`].
+    pub fn load_resident_unchecked(&mut self) -> Result<()> {
+        if let SourceData::Windows(windows) = &mut self.data
+            && !windows.is_resident()
+        {
+            return windows.load_resident_unchecked();
+        }
+        self.load_resident()
     }
 
     /// Notes on how the file is read so far, in sentences.
@@ -417,6 +425,19 @@ impl Source {
         match &self.data {
             SourceData::Series(series) => series.gather(samples.iter().copied(), out),
             SourceData::Windows(windows) => windows.gather(samples, out, stop),
+        }
+    }
+
+    /// As [`Source::gather`]. Numbers of a windows file are returned as they are.
+    ///
+    /// # Errors
+    /// As [`Source::read`].
+    pub fn gather_unchecked(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
+        self.check_list(samples)?;
+        self.check_memory(samples.len(), &out)?;
+        match &self.data {
+            SourceData::Series(series) => series.gather(samples.iter().copied(), out),
+            SourceData::Windows(windows) => windows.gather_unchecked(samples, out),
         }
     }
 

@@ -1,12 +1,12 @@
 //! Signals that ask the process to stop: SIGINT, SIGTERM and, unless it is ignored as under
 //! `nohup`, SIGHUP, which a terminal that is closed sends. The first lets a command that looks for
 //! it end in order; a command that does not is ended at once, with a word, and its temporary files
-//! are removed. So are, by a second signal, those that take too long, as when a library never
-//! returns.
+//! are removed. So are those that take too long, as when a library never returns, and any by a
+//! second signal.
 
 use std::fs;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,8 @@ pub(crate) struct Interruption {
     start: Instant,
     /// The first signal; 0 before it.
     signal: AtomicI32,
-    is_seen: AtomicBool,
+    /// Time of the first check that saw the signal; 0 before it.
+    seen_ms: AtomicU64,
     looked_ms: AtomicU64,
     longest_ms: AtomicU64,
     /// Time that the command may go on between two checks; 0 for one that never checks.
@@ -50,8 +51,9 @@ impl Interruption {
         Ok(only)
     }
 
-    /// The command checks for signals from now on. The process ends if it has not done so within
-    /// `patience` after a signal, or within twice its longest interval before.
+    /// The command checks for signals from now on. The process ends if the command has not checked
+    /// within `patience` after a signal, or not ended within `patience` after that check. Twice the
+    /// longest interval between two checks counts where it is longer.
     ///
     /// # Errors
     /// As [`Interruption::listen`].
@@ -70,29 +72,39 @@ impl Interruption {
         Interruption {
             start: Instant::now(),
             signal: AtomicI32::new(0),
-            is_seen: AtomicBool::new(false),
+            seen_ms: AtomicU64::new(0),
             looked_ms: AtomicU64::new(0),
             longest_ms: AtomicU64::new(0),
             patience_ms: AtomicU64::new(0),
         }
     }
 
-    /// True if the command is to stop. After that it has all the time that it needs.
+    /// True if the command is to stop. From the first such answer on it has as long to end as it
+    /// had to ask.
     pub(crate) fn is_asked(&self) -> bool {
         let now_ms = self.start.elapsed().as_millis() as u64;
         let before_ms = self.looked_ms.swap(now_ms, Relaxed);
         self.longest_ms.fetch_max(now_ms.saturating_sub(before_ms), Relaxed);
         let is_asked = self.signal.load(Relaxed) != 0;
-        self.is_seen.fetch_or(is_asked, Relaxed);
+        if is_asked {
+            // Later checks win no more time: they may be those of a wait that never ends.
+            let _later = self.seen_ms.compare_exchange(0, now_ms.max(1), Relaxed, Relaxed);
+        }
         is_asked
     }
 
-    /// Time after a signal within which the command must check for it.
+    /// Time after a signal within which the command must check for it, and then end.
     fn grace(&self) -> Duration {
         match self.patience_ms.load(Relaxed) {
             0 => Duration::ZERO,
             patience_ms => Duration::from_millis(patience_ms.max(2 * self.longest_ms.load(Relaxed))),
         }
+    }
+
+    /// Time until the process is ended, `since` a signal.
+    fn time_left(&self, since: Duration, now: Duration) -> Duration {
+        let seen = Duration::from_millis(self.seen_ms.load(Relaxed));
+        (since.max(seen) + self.grace()).saturating_sub(now)
     }
 
     fn follow(&'static self, mut signals: Signals) {
@@ -102,12 +114,17 @@ impl Interruption {
         if self.grace().is_zero() {
             end(first, &format!("megabatch: ended by {}", name(first)));
         }
+        let since = self.start.elapsed();
         let end_late = move || {
-            thread::sleep(self.grace());
-            if !self.is_seen.load(Relaxed) {
-                let waited_s = self.grace().as_secs_f64();
-                end(first, &format!("megabatch: the work under way did not stop in {waited_s:.0} s; ended without it"));
+            loop {
+                let left = self.time_left(since, self.start.elapsed());
+                if left.is_zero() {
+                    break;
+                }
+                thread::sleep(left);
             }
+            let waited_s = (self.start.elapsed() - since).as_secs_f64();
+            end(first, &format!("megabatch: the work under way did not stop in {waited_s:.0} s; ended without it"));
         };
         // Without the thread the second signal still ends the process.
         let _ = thread::Builder::new().name("signals".to_owned()).spawn(end_late);
@@ -155,7 +172,22 @@ mod tests {
         interruption.longest_ms.store(20_000, Relaxed);
         assert_eq!(interruption.grace(), Duration::from_secs(40));
         interruption.signal.store(SIGTERM, Relaxed);
-        assert!(!interruption.is_seen.load(Relaxed));
-        assert!(interruption.is_asked() && interruption.is_seen.load(Relaxed));
+        assert!(interruption.is_asked() && interruption.seen_ms.load(Relaxed) > 0);
+    }
+
+    /// A wait for a batch looked for the signal, and was then given all the time of the world.
+    #[test]
+    fn a_command_that_has_seen_its_signal_is_waited_for_as_long_again_and_no_longer() {
+        let interruption = Interruption::new();
+        interruption.patience_ms.store(60_000, Relaxed);
+        let left_s =
+            |since_s, now_s| interruption.time_left(Duration::from_secs(since_s), Duration::from_secs(now_s)).as_secs();
+        assert_eq!((left_s(100, 100), left_s(100, 130), left_s(100, 160)), (60, 30, 0));
+        interruption.seen_ms.store(110_000, Relaxed);
+        assert_eq!((left_s(100, 130), left_s(100, 160), left_s(100, 170)), (40, 10, 0));
+        // Of two checks the first counts.
+        interruption.signal.store(SIGTERM, Relaxed);
+        assert!(interruption.is_asked());
+        assert_eq!(left_s(100, 170), 0);
     }
 }

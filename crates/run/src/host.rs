@@ -138,6 +138,11 @@ pub trait Cancel: Sync {
 
     /// True if the work is to end.
     fn is_requested(&self) -> bool;
+
+    /// True if the program of this process is to end with the work, as by a signal.
+    fn ends_program(&self) -> bool {
+        self.is_requested()
+    }
 }
 
 /// An observer that passes each remark on once: the models of several folds have the same doubts.

@@ -1,6 +1,6 @@
 //! Import of weights as a run that can be evaluated, used and trained further.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use megabatch_nn::model::TensorFile;
 use megabatch_trainer::Trainer;
@@ -33,11 +33,7 @@ pub struct ImportRequest {
 /// # Errors
 /// A data error for weights that do not fit the model, a usage error for a folder that holds a run.
 pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport> {
-    let shapes = TensorFile::open(&request.weights)?.shapes();
-    if let Some(problem) = unsupported(&shapes) {
-        return Err(Error::data(format!("{}: {problem}", request.weights.display())));
-    }
-    let found = recurrence(&shapes);
+    let found = recurrence(&supported_shapes(&request.weights)?);
     let mut config = request.settings.load_over(&request.weights, &found, &host.environment)?;
     let data = data_path(&config, request.data.as_deref())?;
     config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
@@ -60,6 +56,18 @@ pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport>
         text,
         &json!({ "run": shown(folder.root()), "checkpoint": checkpoint.as_deref().map(shown), "parameters": plan.parameters }),
     ))
+}
+
+/// Names and shapes of the weights in the file `path`.
+///
+/// # Errors
+/// A data error for weights of a recurrence that no model has, and for a file that cannot be read.
+pub(crate) fn supported_shapes(path: &Path) -> Result<Vec<(String, Vec<usize>)>> {
+    let shapes = TensorFile::open(path)?.shapes();
+    match unsupported(&shapes) {
+        None => Ok(shapes),
+        Some(problem) => Err(Error::data(format!("{}: {problem}", path.display()))),
+    }
 }
 
 /// The recurrence that no model has, if the weights are of one.

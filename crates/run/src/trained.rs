@@ -8,7 +8,7 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::model::{Model, ModelConfig, SampleShape};
 use megabatch_nn_cpu::Compute;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{Checkpoints, Predictor, SampleRanges, State};
+use megabatch_trainer::{Checkpoints, Predictor, SampleRanges, Split, State};
 use serde::Serialize;
 
 use crate::adapters::data::Data;
@@ -18,6 +18,7 @@ use crate::config::{self, Config};
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::ingest::Recipe;
+use crate::plan::SplitPlan;
 use crate::run_folder::RunFolder;
 use crate::setup::computing::{Computing, DeviceRequest};
 use crate::setup::settings::{loss, precision, recurrent_config, streams, threads, with_fields};
@@ -49,6 +50,8 @@ pub(crate) struct Trained {
     /// Begin of the test of other data than these: the run was trained, and its checkpoint chosen,
     /// on the bars before it.
     trained_until_ns: Option<i64>,
+    /// The split of training in `plan.json`, where that of the data must be the same.
+    split_in_training: Option<serde_json::Value>,
 }
 
 /// Run to open, with its data and device.
@@ -178,7 +181,29 @@ impl Trained {
         let path = made_of.unwrap_or(data.path());
         let doubts = doubts_on_opening(&folder, step, &in_training, &found, path, instruments);
         doubts.iter().chain(&stale_graphs).for_each(|doubt| host.observer.note(doubt));
-        Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns })
+        let must_be_same = is_own_data && changed == ChangedData::Refuse;
+        let split_in_training =
+            must_be_same.then(|| folder.saved_plan()["split"].clone()).filter(|split| !split.is_null());
+        Ok(Trained { device, config, data, predictor, step, notes, is_own_data, trained_until_ns, split_in_training })
+    }
+
+    /// The split of the data.
+    ///
+    /// # Errors
+    /// A data failure for data of the run that are divided in another way than in training, as
+    /// where the ends of labels were changed since; and for data that cannot be split.
+    pub(crate) fn split(&self) -> Result<Split> {
+        let split = self.data.split(&self.config)?;
+        match &self.split_in_training {
+            Some(own) if *own != serde_json::to_value(SplitPlan::new(&split, &self.data)?)? => {
+                Err(Error::data(format!(
+                    "{}: its split is not that of training: what its samples and their labels read was changed since; bring back the file, \
+                     name other data with --data, or add --force",
+                    self.data.path().display()
+                )))
+            }
+            _ => Ok(split),
+        }
     }
 
     /// A note on those of `samples` that are not later than what the run was trained on, where its
@@ -245,7 +270,7 @@ impl Trained {
 fn hold_what_fits(data: &mut Data, config: &Config, free_bytes: usize) -> Result<()> {
     if data.is_windows() {
         let fits = data.shape().windows_bytes() <= free_bytes as u64 / 2;
-        return if fits { Ok(data.hold()?) } else { Ok(()) };
+        return if fits { Ok(data.hold_unchecked()?) } else { Ok(()) };
     }
     if data.beside_bytes() <= free_bytes / 4 * 3 {
         data.hold_graphs()?;

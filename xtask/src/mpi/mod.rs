@@ -214,6 +214,23 @@ impl Bench {
         self.launch_program(mpi, &[], 2, "", &program)?.succeed()?;
         self.require_same("python", "two processes of Python")?;
         self.say("Python, 2 ranks: the same weights".to_owned());
+        let code = format!(
+            "import sys; sys.path.insert(0, {:?})\n\
+             import megabatch as mb\n\
+             def interrupt(step): raise KeyboardInterrupt\n\
+             try: mb.train({:?}, {{{}}}, out={:?}, on_step=interrupt, distributed=\"mpi\")\n\
+             except KeyboardInterrupt: print(\"ended by an interrupt\", flush=True)\n",
+            module.display().to_string(),
+            self.data.display().to_string(),
+            settings.join(", "),
+            self.folder.join("interrupted").display().to_string(),
+        );
+        let program = [python.display().to_string(), "-c".to_owned(), code];
+        // The first rank alone calls the function.
+        let mut job = self.launch_program(mpi, &[], 2, "", &program)?;
+        let (is_well, text) = (job.wait(PATIENCE)?, job.text()?);
+        let ended = text.matches("ended by an interrupt").count();
+        ensure!(is_well && ended == 2, "an interrupt of one rank ended {ended} of 2\n{text}");
         Ok(())
     }
 

@@ -31,6 +31,10 @@ class Dataset:
         """
         A hash of the numbers of the file.
         """
+    def marked_fingerprint(self, /) -> str | None:
+        """
+        The hash of its numbers that a series has in itself.
+        """
     def sample_instruments(self, /) -> bytearray | None:
         """
         Index of each sample's instrument, 32-bit integers.

@@ -12,8 +12,8 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """Has SIGTERM and SIGHUP raise `SystemExit` in the main thread, where they would kill the process. A signal that the
-    program handles or ignores is left to it."""
+    """Has SIGTERM and SIGHUP raise `SystemExit` in the main thread, where they would kill the process. A SIGTERM after
+    that does kill it. A signal that the program handles or ignores is left to it."""
     is_over = False
     late: list[int] = []
 
@@ -21,8 +21,11 @@ def exit_on_signals() -> Iterator[None]:
         # An exception amid the lines below that restore would leave a handler behind.
         if is_over:
             late.append(number)
-        else:
-            raise SystemExit(128 + number)
+            return
+        # A terminal that is closed may send SIGHUP twice.
+        if signal.getsignal(signal.SIGTERM) is exit_now:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise SystemExit(128 + number)
 
     # Python sets handlers in its main thread alone.
     is_main = threading.current_thread() is threading.main_thread()

@@ -247,11 +247,15 @@ class Loader(InTurn):
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, for `load_state_dict` of a loader of any rank and world size."""
         epoch, batch = self._place()
-        return {"version": 1, "epoch": epoch, "batch": batch, "order": dict(self._order)}
+        data = self._dataset._native.marked_fingerprint()
+        return {"version": 1, "epoch": epoch, "batch": batch, "order": dict(self._order), "data": data}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where another loader stood. Both have the same samples in the same order."""
         require_same_order(state, self._order, {"samples": "other data", "chosen": "another choice of samples"})
+        own = self._dataset._native.marked_fingerprint()
+        if None not in (own, state.get("data")) and own != state["data"]:
+            raise ConfigError("the state is of a loader with other data: their batches differ", key="data")
         self._epoch, self._batch = checked_place(state, lambda _: len(self))
         self._resumes = True
 

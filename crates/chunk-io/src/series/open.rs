@@ -252,6 +252,12 @@ impl SeriesFile {
         &self.timeframes
     }
 
+    /// Distance of a sample from the next where times only order samples and bars. All bars that a
+    /// sample is the first to show close within it.
+    pub fn ordinals_apart(&self) -> i64 {
+        1 + self.timeframes.iter().map(SeriesTimeframeFile::steps).max().unwrap_or(0) as i64
+    }
+
     /// Names of the instruments, `[I]`; empty where the file names none.
     pub fn instruments(&self) -> &[String] {
         &self.instruments

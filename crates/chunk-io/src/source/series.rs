@@ -268,18 +268,21 @@ impl SeriesSource {
     }
 
     /// Earliest opening of the first bar of each sample's window, `[N]`, where times only order
-    /// bars: the close of the bar before it or, for the first bar of an instrument, one before its
-    /// own. The index is in memory.
+    /// bars: the close of the last bar that an earlier sample of the instrument shows. The smallest
+    /// number for bars that the first one shows, which may have opened at any time. The index is in
+    /// memory.
     pub fn window_start_ordinals(&self, timeframe: usize) -> impl Iterator<Item = i64> + '_ {
-        let timeframe = &self.file.timeframes()[timeframe];
+        let (timeframe, apart) = (&self.file.timeframes()[timeframe], self.file.ordinals_apart());
         let (close_times, steps) = (timeframe.close_times(), timeframe.steps());
         let instruments = self.file.sample_instruments();
         timeframe.sample_ends().iter().enumerate().map(move |(n, &end)| {
             let first = end as usize + 1 - steps;
             let instrument_start =
                 instruments.map_or(0, |instruments| timeframe.instrument_starts()[instruments[n] as usize] as usize);
-            let before = first.saturating_sub(1).max(instrument_start);
-            close_times[before] - i64::from(before == first)
+            let before = &close_times[instrument_start..first];
+            let shown_before = (close_times[first] - 1).div_euclid(apart) * apart;
+            let shown = before.partition_point(|&close| close <= shown_before);
+            before[..shown].last().copied().unwrap_or(i64::MIN)
         })
     }
 

@@ -9,7 +9,7 @@ use super::SourceOptions;
 use crate::cost::ReadCost;
 use crate::error::Result;
 use crate::numeric_dataset::NumericDataset;
-use crate::read::RowSelection;
+use crate::read::{NonFinite, RowSelection, UNSTOPPED};
 use crate::shape::SampleSlices;
 use crate::windows::WindowsFile;
 
@@ -26,6 +26,8 @@ pub(super) struct WindowsSource {
 struct ResidentTables {
     features: Vec<Buffer<f32>>,
     targets: Buffer<f32>,
+    /// True if all numbers were checked when they were read.
+    is_checked: bool,
 }
 
 impl WindowsSource {
@@ -41,7 +43,15 @@ impl WindowsSource {
     pub(super) fn load_resident(&mut self) -> Result<()> {
         let read = |table: &NumericDataset| table.read_f32_buffer(&self.scope);
         let features = self.file.features().iter().map(read).collect::<Result<_>>()?;
-        self.held = Some(ResidentTables { features, targets: read(self.file.targets())? });
+        self.held = Some(ResidentTables { features, targets: read(self.file.targets())?, is_checked: true });
+        Ok(())
+    }
+
+    /// As [`WindowsSource::load_resident`]; numbers are checked when samples are asked for.
+    pub(super) fn load_resident_unchecked(&mut self) -> Result<()> {
+        let read = |table: &NumericDataset| table.allowing_all().read_f32_buffer(&self.scope);
+        let features = self.file.features().iter().map(read).collect::<Result<_>>()?;
+        self.held = Some(ResidentTables { features, targets: read(self.file.targets())?, is_checked: false });
         Ok(())
     }
 
@@ -54,28 +64,48 @@ impl WindowsSource {
     }
 
     pub(super) fn read(&self, samples: Range<usize>, out: SampleSlices<'_>, stop: &AtomicBool) -> Result<ReadCost> {
-        self.read_selected(&RowSelection::Range(samples.clone()), out, stop, |rows, row_len, out| {
+        let selection = RowSelection::Range(samples.clone());
+        self.read_selected(&selection, out, stop, NonFinite::Fail, |rows, row_len, out| {
             out.copy_from_slice(&rows[samples.start * row_len..samples.end * row_len]);
         })
     }
 
     pub(super) fn gather(&self, samples: &[usize], out: SampleSlices<'_>, stop: &AtomicBool) -> Result<ReadCost> {
-        self.read_selected(&RowSelection::List(samples), out, stop, |rows, _, out| gather_held(rows, samples, out))
+        let copy = |rows: &[f32], _: usize, out: &mut [f32]| gather_held(rows, samples, out);
+        self.read_selected(&RowSelection::List(samples), out, stop, NonFinite::Fail, copy)
     }
 
-    /// Reads `selection` of each table. `copy` takes it from the rows of a table in memory and the
+    /// As [`WindowsSource::gather`], of any numbers.
+    pub(super) fn gather_unchecked(&self, samples: &[usize], out: SampleSlices<'_>) -> Result<ReadCost> {
+        let copy = |rows: &[f32], _: usize, out: &mut [f32]| gather_held(rows, samples, out);
+        self.read_selected(&RowSelection::List(samples), out, &UNSTOPPED, NonFinite::Pass, copy)
+    }
+
+    /// Reads `selection` of each table, whose numbers are those that the table may have unless
+    /// `non_finite` lets all pass. `copy` takes it from the rows of a table in memory and the
     /// length of each.
     fn read_selected(
         &self,
         selection: &RowSelection<'_>,
         out: SampleSlices<'_>,
         stop: &AtomicBool,
+        non_finite: NonFinite,
         copy: impl Fn(&[f32], usize, &mut [f32]),
     ) -> Result<ReadCost> {
         let mut cost = ReadCost::default();
+        let is_checked = self.held.as_ref().is_some_and(|held| held.is_checked) || non_finite == NonFinite::Pass;
         for (i, (table, out)) in self.tables().zip(slices(out)).enumerate() {
             cost += match self.resident_rows(i) {
-                Some(rows) => copied(|| copy(rows, table.row_len(), out)),
+                Some(rows) => {
+                    let cost = copied(|| copy(rows, table.row_len(), out));
+                    if !is_checked {
+                        table.require_allowed_in(selection, out)?;
+                    }
+                    cost
+                }
+                None if non_finite == NonFinite::Pass => {
+                    table.allowing_all().read_f32_until(stop, selection, out, &self.staging)?
+                }
                 None => table.read_f32_until(stop, selection, out, &self.staging)?,
             };
         }
@@ -84,11 +114,10 @@ impl WindowsSource {
 
     /// The targets of the samples of a list, `[samples, K]`.
     pub(super) fn read_targets(&self, samples: &[usize], out: &mut [f32]) -> Result<()> {
-        match &self.held {
-            Some(held) => gather_held(held.targets.as_slice(), samples, out),
-            None => drop(self.file.targets().read_f32(&RowSelection::List(samples), out, &self.staging)?),
-        }
-        Ok(())
+        let (table, selection) = (self.file.targets(), RowSelection::List(samples));
+        let Some(held) = &self.held else { return table.read_f32(&selection, out, &self.staging).map(drop) };
+        gather_held(held.targets.as_slice(), samples, out);
+        if held.is_checked { Ok(()) } else { table.require_allowed_in(&selection, out) }
     }
 
     /// Features by timeframe, then the targets.

@@ -62,7 +62,7 @@ impl WindowsFile {
             for (_, table) in &mut named {
                 table.allow(AllowedNumbers::FiniteInWindows(table.shape[2]));
             }
-            targets.allow(AllowedNumbers::FiniteOrNan);
+            targets.allow(AllowedNumbers::FiniteOrNanInWindows);
         }
         let timestamps = if file.has_dataset("/timestamps") {
             let table = file.table("/timestamps", &TIMESTAMPS)?;

@@ -137,7 +137,7 @@ fn dirty(path: &Path) {
 }
 
 #[test]
-fn values_that_are_not_finite_are_passed_counted_zeroed_or_refused() {
+fn values_that_are_not_finite_are_passed_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("dirty.h5");
     dirty(&path);
@@ -145,19 +145,10 @@ fn values_that_are_not_finite_are_passed_counted_zeroed_or_refused() {
         let read = |non_finite, samples: std::ops::Range<usize>| {
             let source = open(&path, SourceOptions { threads, non_finite, ..FROM_FILE });
             let mut block = SampleBlock::zeros(source.shape(), samples.len());
-            source.read(samples, block.slices()).map(|_| (block, source.non_finite()))
+            source.read(samples, block.slices()).map(|_| block)
         };
-        let (block, found) = read(NonFinite::Pass, 0..20).unwrap();
-        assert!(found.is_none() && block.features[0][47].is_nan());
-
-        let (block, found) = read(NonFinite::Count, 0..20).unwrap();
-        let found = found.unwrap();
-        assert_eq!((found.count, found.dataset.as_str(), &found.index[..]), (4, "/features", &[7, 2, 1][..]));
+        let block = read(NonFinite::Pass, 0..20).unwrap();
         assert!(block.features[0][47].is_nan() && block.targets[3].is_nan());
-
-        let (block, found) = read(NonFinite::Zero, 8..20).unwrap();
-        assert_eq!(found.unwrap().index, [9, 0, 0]);
-        assert_eq!((block.features[0][6], block.features[0][7], block.features[0][11 * 6 + 3]), (0.0, 1.0, 0.0));
 
         for (samples, index, found) in
             [(0..20, 7, "NaN for feature_1 in row 2"), (8..20, 9, "inf for feature_0 in row 0")]
@@ -167,12 +158,58 @@ fn values_that_are_not_finite_are_passed_counted_zeroed_or_refused() {
                 format!("/features[{index}]: expected a sample of finite features, found {found} of its window");
             assert!(message.contains(&expected), "{message}");
         }
-        let (block, found) = read(NonFinite::Fail, 0..7).unwrap();
-        assert!(found.unwrap().dataset == "/targets" && block.targets[3].is_nan());
+        assert!(read(NonFinite::Fail, 0..7).unwrap().targets[3].is_nan());
     }
     let held = SourceOptions { resident_bytes_max: 1 << 20, non_finite: NonFinite::Fail, ..FROM_FILE };
     let error = Source::open_with(&path, &Device::cpu().scope("data"), held).unwrap_err();
     assert!(matches!(error, Error::Invalid { .. }), "{error}");
+}
+
+/// A NaN of any sample refused those that were asked for.
+#[test]
+fn windows_that_are_held_unchecked_are_checked_where_they_are_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dirty.h5");
+    dirty(&path);
+    let mut held = open(&path, SourceOptions { non_finite: NonFinite::Fail, ..FROM_FILE });
+    let from_file = open(&path, SourceOptions { non_finite: NonFinite::Fail, ..FROM_FILE });
+    held.load_resident_unchecked().unwrap();
+    assert!(held.is_resident());
+    for source in [&held, &from_file] {
+        let mut block = SampleBlock::zeros(source.shape(), 3);
+        source.gather(&[8, 3, 18], block.slices()).unwrap();
+        assert!(block.targets[1].is_nan());
+        let error = source.gather(&[8, 19, 7], block.slices()).unwrap_err().to_string();
+        assert!(error.contains("/features[19]: expected a sample of finite features, found -inf"), "{error}");
+        let error = source.read(6..9, block.slices()).unwrap_err().to_string();
+        assert!(error.contains("/features[7]: expected a sample of finite features, found NaN"), "{error}");
+        source.gather_unchecked(&[8, 19, 7], block.slices()).unwrap();
+        assert_eq!(block.features[0][6 + 3], f32::NEG_INFINITY);
+    }
+}
+
+/// The text was that of a series, which is made of bars.
+#[test]
+fn an_infinite_target_of_windows_is_told_of_in_their_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("dirty.h5");
+    dirty(&path);
+    {
+        let dataset = hdf5::File::open_rw(&path).unwrap().dataset("targets").unwrap();
+        let mut values = dataset.read_raw::<f64>().unwrap();
+        values[5] = f64::INFINITY;
+        dataset.write_raw(&values).unwrap();
+    }
+    let mut held = open(&path, SourceOptions { non_finite: NonFinite::Fail, ..FROM_FILE });
+    for _ in 0..2 {
+        let mut targets = [0.0; 2];
+        held.read_targets(&[3, 4], &mut targets).unwrap();
+        let error = held.read_targets(&[4, 5], &mut targets).unwrap_err().to_string();
+        let expected = "/targets[5]: expected finite numbers, or NaN for a target that is not known, found inf for target 0; \
+                        correct the target, or leave the sample out before the file is written";
+        assert!(error.contains(expected), "{error}");
+        held.load_resident_unchecked().unwrap();
+    }
 }
 
 #[test]

@@ -243,6 +243,26 @@ fn labels_of_windows_stay_out_of_later_parts_by_each_of_the_three_ways() {
     }
 }
 
+/// Other samples were predicted as the test of a run, without a word, and `train --resume` refused.
+#[test]
+fn parts_are_those_of_training_after_labels_have_become_longer() {
+    let (stage, mut bars) = (Stage::new(), TwoInstruments::new());
+    bars.write(&stage, &["label_end_time", "reach_time"]);
+    stage.succeeds(&format!("train --data windows.h5 --out run --max-steps 1 {SMALL}"));
+    let predict = "predict --run run --split test --out part.csv";
+    stage.succeeds(predict);
+    bars.label_end.iter_mut().for_each(|end| *end += 60 * MINUTE_NS);
+    bars.write(&stage, &["label_end_time", "reach_time"]);
+    let [message, _] = stage.fails("train --out run --resume --max-steps 2", 2);
+    assert!(message.contains("began with other samples to train on and to validate"), "{message}");
+    for line in [predict, "eval --run run"] {
+        let [message, _] = stage.fails(line, 3);
+        assert!(message.contains("windows.h5: its split is not that of training"), "{line}: {message}");
+        stage.succeeds(&format!("{line} --force"));
+    }
+    stage.succeeds("predict --run run --samples 0..3 --out few.csv");
+}
+
 #[test]
 fn windows_that_do_not_tell_when_their_labels_end_are_not_split() {
     let (stage, bars) = (Stage::new(), TwoInstruments::new());
@@ -401,6 +421,34 @@ fn samples_without_times_that_are_counted_as_bars_are_a_warning() {
         base.write_scalar(&"M1".parse::<VarLenUnicode>().unwrap()).unwrap();
     });
     assert!(!warnings().contains("has no /timestamps"));
+}
+
+/// Windows of longer bars than samples are apart were counted by the sample, with a warning alone.
+#[test]
+fn windows_without_times_that_stand_at_closes_of_a_base_tell_the_length_of_their_bars() {
+    let stage = Stage::new();
+    stage.with_hdf5("windows.h5", |path| {
+        let file = File::create(path).unwrap();
+        let windows = file.new_dataset::<f32>().shape([300, 4, 2]).create("features").unwrap();
+        windows.write_raw(&vec![0.5f32; 300 * 8]).unwrap();
+        file.new_dataset::<f32>().shape([300, 1]).create("targets").unwrap().write_raw(&[0.5f32; 300]).unwrap();
+        horizon_bars(&file, 10);
+        let base = file.new_attr::<VarLenUnicode>().create("base").unwrap();
+        base.write_scalar(&"M1".parse::<VarLenUnicode>().unwrap()).unwrap();
+    });
+    let [message, _] = stage.fails("plan --data windows.h5", 2);
+    assert!(message.contains("windows.h5 does not tell how far a window of /features reaches back"), "{message}");
+    assert!(message.contains("\n  f.move(\"features\", \"M1\")"), "{message}");
+    assert!(message.contains("Or give data.purge=0s") && !message.contains("8d"), "{message}");
+    stage.with_hdf5("windows.h5", |path| {
+        let file = File::open_rw(path).unwrap();
+        file.relink("features", "M5").unwrap();
+        file.create_group("features").unwrap();
+        file.relink("M5", "features/M5").unwrap();
+    });
+    // Windows reach back over 24 samples: four bars of five minutes, and the one that is open.
+    let [train, validation, _] = parts(&stage, "plan --data windows.h5");
+    assert_eq!((train, validation), (210, 45 - 33));
 }
 
 /// Labels of many bars were taken to be as long as there are targets where windows have no times.

@@ -199,8 +199,10 @@ impl GraphFile {
     /// The graph with a key.
     ///
     /// # Errors
-    /// [`Error::NoKey`], which names the keys around it.
+    /// [`Error::NoKey`], which names the keys around it; [`Error::Damaged`] for a mapped file that
+    /// was cut short since it was opened.
     pub fn index_of(&self, key: &str) -> Result<usize> {
+        self.inner.require_whole().map_err(|fault| fault.in_file(&self.inner.path))?;
         let order: &[u64] = bytemuck::cast_slice(&self.inner.bytes[self.inner.order.clone()]);
         let ordered = |place: usize| Some(self.key(order[place] as usize).to_owned());
         self.search(key).map_err(|place| {

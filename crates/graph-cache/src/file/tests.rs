@@ -233,6 +233,8 @@ fn a_mapped_file_that_is_cut_short_is_an_error_at_the_next_use() {
     assert_eq!(file.damaged().len(), 9);
     shortened.set_len(0).unwrap();
     assert!(file.graph(8).unwrap_err().to_string().contains("0 of"));
+    // The keys are in the file, too: looking for one ended the process.
+    assert!(file.index_of("day 8").unwrap_err().to_string().contains("0 of"));
     // As it was, with all of its bytes.
     std::fs::write(&path, &bytes).unwrap();
     assert_eq!(file.graph(8).unwrap().to_graph(), graphs[8]);

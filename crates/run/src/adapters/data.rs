@@ -345,6 +345,14 @@ impl Data {
         }
     }
 
+    /// As [`Data::hold`]; windows are checked when they are asked for.
+    pub(crate) fn hold_unchecked(&mut self) -> megabatch_chunk_io::Result<()> {
+        match self {
+            Data::Samples(samples) => samples.hold_unchecked(),
+            Data::CrossSections(_) | Data::Graphs(_) => self.hold(),
+        }
+    }
+
     /// Reads a mapped file of graphs into memory; [`Data::beside_bytes`] counts it. A program that
     /// cuts the file short then ends no run.
     pub(crate) fn hold_graphs(&mut self) -> Result<()> {

@@ -102,11 +102,28 @@ impl<'a> ReckonedSpans<'a> {
         let starts = self.file.timeframes()[timeframe].instrument_starts();
         let instrument_start =
             |sample: usize| self.file.instrument_of(sample).map_or(0, |instrument| starts[instrument] as usize);
-        let bar_before = |(&first, sample): (&usize, usize)| first.saturating_sub(1).max(instrument_start(sample));
-        let before: Vec<usize> = first_bars.iter().zip(samples.clone()).map(bar_before).collect();
-        let closes = self.file.read_close_times(timeframe, &before)?.into_iter();
-        let are_own = before.iter().zip(first_bars).map(|(before, first)| before == first);
-        Ok(closes.zip(are_own).map(|(close, is_own)| close - i64::from(is_own)).collect())
+        let (closes, apart) = (self.file.read_close_times(timeframe, first_bars)?, self.file.ordinals_apart());
+        let mut opens = vec![i64::MIN; first_bars.len()];
+        // Places of windows, each with a bar that the sample which shows the window's first bar may
+        // be the first to show, too.
+        let mut left: Vec<(usize, usize)> = first_bars.iter().copied().enumerate().collect();
+        loop {
+            left.retain(|&(place, bar)| bar > instrument_start(samples.start + place));
+            if left.is_empty() {
+                return Ok(opens);
+            }
+            left.iter_mut().for_each(|(_, bar)| *bar -= 1);
+            let bars: Vec<usize> = left.iter().map(|&(_, bar)| bar).collect();
+            let mut closes_before = self.file.read_close_times(timeframe, &bars)?.into_iter();
+            left.retain(|&(place, _)| {
+                let close = closes_before.next().expect("a close for each bar");
+                let is_shown_before = close <= (closes[place] - 1).div_euclid(apart) * apart;
+                if is_shown_before {
+                    opens[place] = close;
+                }
+                !is_shown_before
+            });
+        }
     }
 
     fn column(&self, column: SeriesColumn, samples: &Range<usize>) -> Result<Vec<i64>> {
@@ -131,6 +148,7 @@ mod tests {
     };
     use megabatch_gpu_core::Device;
 
+    use super::ReckonedSpans;
     use crate::adapters::split::{remarks_on_purge, split_source};
     use crate::config::Config;
 
@@ -166,6 +184,46 @@ mod tests {
             ..Series::default()
         };
         write_series(path, &series, &WriteOptions { storage: Storage::Contiguous }).unwrap();
+    }
+
+    /// Windows of three bars of two instruments without times, as `convert` writes them; samples of
+    /// the second are two bars apart. The bars of its first window, which all get ordinals beside
+    /// that of the sample, were taken to have opened there.
+    #[test]
+    fn first_windows_without_times_may_reach_back_to_any_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("series.h5");
+        let timeframe = SeriesTimeframe {
+            name: "M1".to_owned(),
+            steps: 3,
+            feature_names: vec!["x".to_owned()],
+            values: (0..16).map(|bar| bar as f32).collect(),
+            close_time: vec![2, 3, 4, 8, 12, 16, 20, 24, 32, 26, 27, 28, 35, 36, 39, 40],
+            sample_end: vec![2, 3, 4, 5, 6, 7, 11, 8, 13, 15],
+            instrument_start: vec![0, 9, 16],
+            segment_start: Vec::new(),
+            scaler: None,
+        };
+        let series = Series {
+            timeframes: vec![timeframe],
+            sample_time: (1..=10).map(|sample| 4 * sample).collect(),
+            targets: vec![0.0; 10],
+            instruments: Some(Instruments {
+                names: vec!["A".to_owned(), "B".to_owned()],
+                sample_instrument: vec![0, 0, 0, 0, 0, 0, 1, 0, 1, 1],
+            }),
+            attributes: [("time_kind".to_owned(), AttributeValue::from("ordinal"))].into(),
+            ..Series::default()
+        };
+        write_series(&path, &series, &WriteOptions { storage: Storage::Contiguous }).unwrap();
+        let options = SourceOptions { series_cache_bytes: Some(0), ..SourceOptions::default() };
+        let source = Source::open_with(&path, &Device::cpu().scope("data"), options).unwrap();
+        let series = source.series().unwrap();
+        let unknown = i64::MIN;
+        let expected = [unknown, unknown, unknown, 4, 8, 12, unknown, 16, unknown, 28];
+        assert_eq!(ReckonedSpans::new(series.file(), 1).unwrap().reaches(&(0..10)).unwrap(), expected);
+        series.file().load_index().unwrap();
+        assert!(series.window_start_ordinals(0).eq(expected));
     }
 
     #[test]

@@ -8,12 +8,12 @@ use crate::text::plural;
 
 /// Index of the first timeframe whose name does not tell how long its bars are, though the reach of
 /// windows rests on it: `base` does not tell, as windows may be of longer bars. `None` for samples
-/// without times, which stand a bar apart, if they are of one timeframe.
+/// without times and `base`, which stand a bar apart, if they are of one timeframe.
 pub(super) fn timeframe_without_length(source: &Source) -> Result<Option<usize>> {
     let timeframes = &source.shape().timeframes;
     let stand_a_bar_apart = match source.series() {
         Some(_) => has_ordinal_times(source)?,
-        None => !source.has_times() && timeframes.len() == 1,
+        None => !source.has_times() && timeframes.len() == 1 && source.attribute("base")?.is_none(),
     };
     Ok(first_of_unknown_length(source).filter(|_| !stand_a_bar_apart))
 }

@@ -221,6 +221,11 @@ impl Dataset {
         Some(self.data.source()?.series()?.resident()?.targets())
     }
 
+    /// The fingerprint that the mark of verification of a series has; `None` for other files.
+    pub fn marked_fingerprint(&self) -> Option<&str> {
+        self.data.source()?.series()?.file().fingerprint()
+    }
+
     /// A hash of the numbers of the file: other data have another one.
     ///
     /// # Errors

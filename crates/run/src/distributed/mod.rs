@@ -211,6 +211,17 @@ pub(crate) fn settle<T>(
     }
 }
 
+/// The first rank whose program is to end with a run that was stopped; `is_own` says that of this
+/// one.
+pub(crate) fn interrupted_rank(
+    is_own: bool,
+    first_failure: impl FnOnce(Option<&[u8]>) -> Result<Option<(usize, Vec<u8>)>>,
+) -> Option<usize> {
+    // All ranks have done their part of the run, also one that is lost by now.
+    let first = first_failure(is_own.then_some(b"interrupted".as_slice())).ok().flatten();
+    first.map(|(rank, _)| rank)
+}
+
 fn lost(lost: &PeerLost) -> Error {
     Error::failed(lost.to_string())
 }
@@ -311,6 +322,19 @@ mod tests {
             assert!(same.contains("rank 1 has another version than rank 0: 2, and 1 there"), "{same}");
             assert_eq!(settled == "no file", rank == 2, "{settled}");
             assert!(settled.ends_with("no file"), "{settled}");
+        }
+    }
+
+    /// Ranks that got no signal ended as if all had gone well.
+    #[test]
+    fn all_ranks_hear_of_the_one_that_was_interrupted() {
+        for interrupted in [None, Some(0), Some(1)] {
+            let found = ThreadPeers::run(3, &Faults::default(), |mut peers| {
+                let is_own = interrupted == Some(peers.rank());
+                let failure = |message: Option<&[u8]>| first_failure(&mut peers, message).map_err(|error| lost(&error));
+                Ok::<_, ()>(interrupted_rank(is_own, failure))
+            });
+            assert_eq!(found, [interrupted; 3]);
         }
     }
 

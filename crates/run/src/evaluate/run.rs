@@ -139,7 +139,7 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
         changed: request.changed_data,
     };
     let trained = Trained::open(opening, host)?;
-    let split = trained.data.split(&trained.config)?;
+    let split = trained.split()?;
     let part = request.part.unwrap_or_else(|| Part::unseen(&split));
     let indices = part.indices(&split, trained.units());
     if indices.is_empty() {

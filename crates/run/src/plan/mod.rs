@@ -31,6 +31,7 @@ use crate::setup::{Intent, Request, TrainingSetup};
 use crate::text::number::grouped;
 use crate::text::{plural, utc};
 use memory::{no_way_through, tensors_text, would_not_fit};
+pub(crate) use notes::PLAN_OF_LAST_FOLD;
 use notes::{Remarks, remarks, uses};
 use ranks::RanksPlan;
 

@@ -17,6 +17,10 @@ use crate::setup::settings::{precision, streams};
 use crate::text::bytes;
 use crate::text::number::{grouped, percent, significant};
 
+/// Note of a walk forward on the fold that it plans.
+pub(crate) const PLAN_OF_LAST_FOLD: &str =
+    "data.walk_forward: this is the plan of the last fold, which trains on the latest samples";
+
 /// Remarks on a run: sentences without their full stop.
 pub(crate) struct Remarks {
     /// Assumptions that the errors of the run rest on.
@@ -197,10 +201,7 @@ fn odd_settings(setup: &TrainingSetup, steps: u64) -> Vec<String> {
                 "training.threads is {threads} and this machine has {cores} cores: more threads than cores take turns, and memory grows with them"
             ),
         ),
-        (
-            walks,
-            "data.walk_forward: this is the plan of the last fold, which trains on the latest samples".to_owned(),
-        ),
+        (walks, PLAN_OF_LAST_FOLD.to_owned()),
         (
             step_samples > setup.split.train.len(),
             format!(

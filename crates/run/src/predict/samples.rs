@@ -11,7 +11,6 @@ use megabatch_trainer::{SampleRanges, Selection};
 
 use super::latest::LatestSamples;
 use crate::adapters::data::{Data, times_of};
-use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::evaluate::Part;
 use crate::host::{Host, Work};
@@ -144,7 +143,7 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
     let seen = seen_in_training(trained, request)?;
     trained.notes.extend(seen);
     let rows = Rows::new(&trained.data, trained.predictor.model().config().readout);
-    let chosen = chosen_rows(request, &trained.data, &trained.config, &rows)?;
+    let chosen = chosen_rows(request, trained, &rows)?;
     let are_units = matches!(rows, Rows::Units { .. });
     let doubt = if are_units { trained.doubt_times(&chosen, "predictions")? } else { None };
     trained.notes.extend(doubt);
@@ -229,7 +228,8 @@ fn seen_in_training(trained: &Trained, request: &PredictRequest) -> Result<Optio
 }
 
 /// The rows that are asked for, in ascending order.
-fn chosen_rows(request: &PredictRequest, data: &Data, config: &Config, rows: &Rows<'_>) -> Result<SampleRanges> {
+fn chosen_rows(request: &PredictRequest, trained: &Trained, rows: &Rows<'_>) -> Result<SampleRanges> {
+    let data = &trained.data;
     let part = match &request.samples {
         SampleChoice::Units(_) if matches!((data, rows), (Data::Graphs(_), Rows::Nodes { .. })) => {
             let file = data.path().display();
@@ -248,7 +248,7 @@ fn chosen_rows(request: &PredictRequest, data: &Data, config: &Config, rows: &Ro
         }
         SampleChoice::Part(part) => part,
     };
-    let split = data.split(config)?;
+    let split = trained.split()?;
     let mut own = rows.rows_of(&part.indices(&split, data.units()));
     if own.is_empty() {
         return Err(Error::usage(format!("--split {}: it is empty; data.split says how large each is", part.name())));

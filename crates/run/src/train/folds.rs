@@ -11,7 +11,7 @@ use crate::config::{Config, Key, data, output, training};
 use crate::error::{Context as _, Error, Kind, Result};
 use crate::evaluate::folds::{Fold, Folds, Progress};
 use crate::host::{Host, Milestone};
-use crate::plan::Plan;
+use crate::plan::{PLAN_OF_LAST_FOLD, Plan};
 use crate::report::folds_page;
 use crate::run_folder::RunFolder;
 use crate::setup::splits::require_splits;
@@ -51,7 +51,9 @@ pub(super) fn train_folds(
     let plan = look_ahead(request, &config, folds, host)?;
     let _run_lock = folder.take()?;
     folder.begin(&config, &plan)?;
-    host.observer.milestone(&Milestone::Remarks { warnings: &plan.warnings, notes: &plan.notes });
+    // Training shows no plan.
+    let notes: Vec<String> = plan.notes.iter().filter(|note| *note != PLAN_OF_LAST_FOLD).cloned().collect();
+    host.observer.milestone(&Milestone::Remarks { warnings: &plan.warnings, notes: &notes });
     let told = plan.notes;
 
     let mut done = Vec::new();
@@ -86,6 +88,7 @@ fn training(folder: &RunFolder, done: Vec<Fold>, report: CommandReport) -> Train
         run: folder.root().to_owned(),
         steps: done.iter().map(|fold| fold.steps).sum(),
         is_finished: report.verdict.is_none(),
+        interrupted_rank: None,
         best_validation: None,
         evaluations: done.into_iter().map(|fold| fold.evaluation).collect(),
         report,

@@ -88,6 +88,8 @@ pub struct Training {
     pub steps: u64,
     /// False for a run that was cancelled, which can be resumed.
     pub is_finished: bool,
+    /// The first of several processes whose program was told to end, which ended the run of all.
+    pub interrupted_rank: Option<usize>,
     /// The best validation; `None` where nothing was validated, and for a run of several folds.
     pub best_validation: Option<BestValidation>,
     /// Errors of the best weights on samples that the run did not train on; one a fold.
@@ -274,6 +276,7 @@ mod tests {
             let own: Vec<&(u64, String)> = notes.iter().filter(|note| note.1.contains("training.quantile")).collect();
             let [(0, text)] = own.as_slice() else { panic!("{setting}: {notes:?}") };
             assert!(text.starts_with("training.quantile has no effect"), "{text}");
+            assert!(!notes.iter().any(|note| note.1.contains("this is the plan")), "{notes:?}");
         }
     }
 

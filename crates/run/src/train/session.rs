@@ -18,12 +18,13 @@ use super::{BestValidation, TrainRequest, Training};
 use crate::adapters::data::Data;
 use crate::command_report::CommandReport;
 use crate::config::{self, Config};
-use crate::distributed::{Ranks, finish, idle_gpus, settle};
+use crate::distributed::{Ranks, finish, idle_gpus, interrupted_rank, settle};
 use crate::error::{Context as _, Error, Kind, Result, with_keys};
 use crate::evaluate::attention::Attention;
 use crate::evaluate::forecasts::Forecasts;
 use crate::evaluate::{Evaluation, Part};
 use crate::host::{Host, Milestone, Work};
+use crate::import::supported_shapes;
 use crate::plan::{Plan, SplitPlan, advise_smaller_model};
 use crate::report::{DataFacts, DayGraph, Machine, MemoryFacts, Peaks, Report, SplitFacts};
 use crate::run_folder::{MetricsLog, ResumePoint, RunFolder, RunLock, SessionEnd};
@@ -39,6 +40,8 @@ pub(super) struct Trained {
     pub(super) outcome: Outcome,
     pub(super) split: SplitPlan,
     pub(super) evaluation: Option<Evaluation>,
+    /// As in [`Training`].
+    interrupted_rank: Option<usize>,
     report: CommandReport,
 }
 
@@ -50,6 +53,7 @@ impl Trained {
             run: folder.to_owned(),
             steps,
             is_finished: end != End::Stopped,
+            interrupted_rank: self.interrupted_rank,
             best_validation: best.map(|best| BestValidation { step: best.step, loss: best.loss }),
             evaluations: self.evaluation.into_iter().collect(),
             report: self.report,
@@ -151,6 +155,7 @@ fn prepare(
     let mut trainer =
         setup.trainer(plan.shape.clone()).map_err(|error| explain_shortage(&folder, &setup.device, error.into()))?;
     if let Some(weights) = &request.init {
+        supported_shapes(weights)?;
         trainer.load_weights(weights)?;
     }
     Ok((Session { setup, plan, folder, told: told.to_vec() }, trainer))
@@ -227,6 +232,8 @@ struct SessionResult {
     outcome: Outcome,
     /// Measurements of the process that keeps the run's files.
     watched: Option<Watched>,
+    /// As in [`Training`].
+    interrupted_rank: Option<usize>,
     _run_lock: Option<RunLock>,
 }
 
@@ -280,12 +287,14 @@ impl Session {
         let is_first = trainer.is_first();
         // All processes have come here, and what follows is the work of one.
         let peers = trainer.leave();
-        let SessionResult { outcome, watched, _run_lock } = match result {
+        let SessionResult { outcome, watched, interrupted_rank, _run_lock } = match result {
             Ok(result) => result,
             Err(error) => return end_with(error, peers, host),
         };
         peers.into_iter().for_each(|peers| finish(peers, host));
-        let Some(watched) = watched.filter(|_| is_first) else { return Ok(self.peer_result(outcome)) };
+        let Some(watched) = watched.filter(|_| is_first) else {
+            return Ok(Trained { interrupted_rank, ..self.peer_result(outcome) });
+        };
         let concluded = self.conclude(trainer, outcome, watched, start, host);
         let end = match &concluded {
             Ok(trained) if trained.outcome.end == End::Stopped => SessionEnd::Stopped,
@@ -294,7 +303,7 @@ impl Session {
         };
         let end = end.metric(outcome.steps, concluded.as_ref().err());
         let written = MetricsLog::open_at_end(&self.folder).and_then(|mut log| log.push(&end));
-        let trained = concluded?;
+        let trained = Trained { interrupted_rank, ..concluded? };
         written.map(|()| trained)
     }
 
@@ -341,7 +350,7 @@ impl Session {
             warning: warning.as_deref(),
         };
         let report = summary.report();
-        Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, report })
+        Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, interrupted_rank: None, report })
     }
 
     /// Trains to the end of the session.
@@ -394,6 +403,11 @@ impl Session {
                 None => ControlFlow::Continue(()),
             }
         });
+        let is_stopped = matches!(&outcome, Ok(outcome) if outcome.end == End::Stopped);
+        let interrupted_rank = match is_stopped {
+            true => interrupted_rank(host.cancel.ends_program(), |message| Ok(trainer.first_failure(message)?)),
+            false => None,
+        };
         let outcome = outcome.map_err(|error| self.locate(error));
         let outcome = outcome.and_then(|outcome| failure.map_or(Ok(outcome), Err));
         if let (Ok(Outcome { end: End::StoppedEarly, best, .. }), Some(watch), Some(rule)) =
@@ -407,14 +421,16 @@ impl Session {
         {
             watch.fail(error);
         }
-        Ok(SessionResult { outcome: outcome?, watched: watch.map(Watch::finish).transpose()?, _run_lock: run_lock })
+        let outcome = outcome?;
+        let watched = watch.map(Watch::finish).transpose()?;
+        Ok(SessionResult { outcome, watched, interrupted_rank, _run_lock: run_lock })
     }
 
     /// The result of a process that is not the run's first. The first process reports the run.
     fn peer_result(&self, outcome: Outcome) -> Trained {
         let report = CommandReport::empty();
         let report = if outcome.end == End::Stopped { report.with_verdict(Kind::Cancelled) } else { report };
-        Trained { outcome, split: self.plan.split.clone(), evaluation: None, report }
+        Trained { outcome, split: self.plan.split.clone(), evaluation: None, interrupted_rank: None, report }
     }
 
     /// Memory of the session, kept in the run's folder where it is recorded.

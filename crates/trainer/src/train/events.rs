@@ -20,9 +20,9 @@ pub type Observer<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
 pub enum Event<'a> {
     /// An optimizer step was done.
     Step(StepEvent),
-    /// A batch is waited for, of a step by a trainer that is alone, or of a validation. Where this
-    /// is answered by `ControlFlow::Break`, the run ends before the batch's step, and a validation
-    /// as by [`Event::Validating`].
+    /// A batch is waited for, of a step or of a validation. Where this is answered by
+    /// `ControlFlow::Break`, the run of a trainer that is alone ends before the batch's step, and a
+    /// validation as by [`Event::Validating`]. One of several ranks waits on.
     Waiting,
     /// A validation is under way. Where this is answered by `ControlFlow::Break`, it ends here and
     /// is done anew by the run that goes on.

@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
-    Batch, Checkpoints, Config, EarlyStopping, End, Event, InMemory, LrSchedule, LrScheduleKind, OptimizerConfig,
-    OptimizerKind, Outcome, Run, SampleRanges, Samples, Trainer,
+    Batch, Checkpoints, Config, EarlyStopping, End, Event, IdleRanks, InMemory, LrSchedule, LrScheduleKind,
+    OptimizerConfig, OptimizerKind, Outcome, Run, SampleRanges, Samples, Trainer,
 };
 
 use crate::made_up::{config, listen, samples, shape_and_len_from, steps_of};
+use crate::thread_peers::{Faults, ThreadPeers};
 
 static TRAIN: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from(0..16));
 static VALIDATION: LazyLock<SampleRanges> = LazyLock::new(|| SampleRanges::from_iter([20, 22, 24, 26]));
@@ -125,6 +126,28 @@ fn a_run_that_waits_for_samples_ends_where_it_stands() {
     assert_eq!(whole.train(&Run { checkpoints: None, ..run }, &mut listen).unwrap(), outcome);
     assert_eq!((outcome.steps, outcome.end), (6, End::Finished));
     assert_eq!(rest.parameters().values(), whole.parameters().values());
+}
+
+/// Nobody was asked, so that no rank heard a signal.
+#[test]
+fn one_of_several_ranks_that_waits_for_samples_tells_of_it_and_waits_on() {
+    let samples = Halting { inner: samples(30), halts: AtomicBool::new(true), batches: AtomicUsize::new(0) };
+    let mut trainer = trainer(&Config { max_steps: Some(6), ..config() });
+    let peers = ThreadPeers::world_of(1, &Faults::default()).remove(0);
+    trainer.join(Box::new(peers), IdleRanks::Refuse).unwrap();
+    let run = Run { samples: &samples, train: &TRAIN, validation: SampleRanges::NONE, checkpoints: None };
+    let mut waited = 0;
+    let outcome = trainer.train(&run, &mut |event| {
+        if matches!(event, Event::Waiting) {
+            waited += 1;
+            samples.halts.store(false, Relaxed);
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    let outcome = outcome.unwrap();
+    assert_eq!((outcome.steps, outcome.end), (6, End::Finished));
+    assert!(waited > 0);
 }
 
 #[test]

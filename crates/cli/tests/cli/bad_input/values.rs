@@ -7,18 +7,17 @@ use crate::stage::Stage;
 
 const WINDOW: usize = 4 * 3;
 
-const TRAIN: &str = "train --data windows.h5 --max-steps 1 --set model.hidden=4 --set data.purge=5m \
-                     --set gpu_optimization.batch_size=16";
+const TRAIN: &str = "--max-steps 1 --set model.hidden=4 --set data.purge=5m --set gpu_optimization.batch_size=16";
 
 /// An infinite feature of the test gave a finite RMSE, a NaN no error at all, one of the validation
-/// no best step, and one of training three rollbacks.
+/// no best step, and one of training three rollbacks. Samples that are not asked for refuse no
+/// others.
 #[test]
 fn values_that_are_not_finite_are_named_and_end_each_command() {
     let features = |sample: usize, found: &str| {
         format!("/features[{sample}]: expected a sample of finite features, found {found} of its window;")
     };
-    let target =
-        "/targets[97]: expected finite numbers, or NaN for a target that is not known, found -inf for target 1;";
+    let target = "/targets[97]: expected finite numbers, or NaN for a target that is not known, found -inf for target 1; correct";
     // 70 samples are for training, 15 for validation and 15 for the test.
     for (object, index, value, place) in [
         ("features", 5 * WINDOW + 2 * 3 + 1, f32::NAN, features(5, "NaN for feature_1 in row 2")),
@@ -28,27 +27,33 @@ fn values_that_are_not_finite_are_named_and_end_each_command() {
     ] {
         let stage = Stage::new();
         stage.succeeds("synth windows.h5 --layout windows --samples 100 --steps 4 --features 3 --targets 2");
-        stage.succeeds(&format!("{TRAIN} --out trained"));
+        stage.succeeds(&format!("train --data windows.h5 {TRAIN} --out trained"));
+        std::fs::copy(stage.path("windows.h5"), stage.path("dirty.h5")).unwrap();
         set(&stage, object, index, value);
         let before = stage.contents();
-        let train = format!("{TRAIN} --out run");
-        let predict = "predict --run trained --samples 0..3 --out predictions.csv";
-        for command in [train.as_str(), "eval --run trained", predict] {
+        let sample = if object == "features" { index / WINDOW } else { index / 2 };
+        let train = format!("train --data dirty.h5 {TRAIN} --out run");
+        let eval = "eval --run trained --data dirty.h5 --split all";
+        let predict = |samples: std::ops::Range<usize>| {
+            let std::ops::Range { start, end } = samples;
+            format!("predict --run trained --data dirty.h5 --samples {start}..{end} --out predictions.csv")
+        };
+        for command in [train.as_str(), eval, &predict(sample..sample + 1)] {
             for message in stage.fails(command, DATA) {
-                assert!(message.contains(&format!("windows.h5: {place}")), "`{command}` says {message}");
+                assert!(message.contains(&format!("dirty.h5: {place}")), "`{command}` says {message}");
             }
         }
         assert!(stage.contents() == before, "something was left behind");
+        stage.succeeds(&predict(0..3));
 
-        let problem = &stage.answers("inspect windows.h5", DATA)["problems"][0];
+        let problem = &stage.answers("inspect dirty.h5", DATA)["problems"][0];
         assert_eq!((&problem["severity"], &problem["object"]), (&json!("error"), &json!(format!("/{object}"))));
-        let sample = if object == "features" { index / WINDOW } else { index / 2 };
         assert_eq!(problem["index"][0], json!(sample), "{problem}");
     }
 }
 
 fn set(stage: &Stage, object: &str, index: usize, value: f32) {
-    stage.with_hdf5("windows.h5", |file| {
+    stage.with_hdf5("dirty.h5", |file| {
         let file = hdf5::File::open_rw(file).unwrap();
         let dataset = file.dataset(object).unwrap();
         let mut values = dataset.read_raw::<f32>().unwrap();
