@@ -71,7 +71,7 @@ pub(crate) struct BarFile {
     assumed_volume: Option<AssumedVolume>,
     /// True if the line that is added is the last of the file and has no end.
     is_without_end: bool,
-    /// Fields of the last row that was a bar.
+    /// Fields of the last row that was a bar, or of the header.
     field_count: usize,
     /// Error of the first row that stops reading, unless the rows together show which column is
     /// wrong.
@@ -176,6 +176,7 @@ impl BarFile {
             Some(header_line) if line < header_line => {}
             Some(header_line) if line == header_line => {
                 self.header = text.to_vec();
+                self.field_count = RowFields::split(text, self.format.delimiter).len();
                 self.own_zone = OwnZone::in_header(text, &self.format);
                 self.own_columns = OwnColumns::in_header(text, &self.format, self.own_columns.wanted());
             }
@@ -430,8 +431,8 @@ fn settled(path: &Path, mut format: RowFormat, options: &ReadOptions, split: Opt
     Ok(format)
 }
 
-/// True if a faulty row has fewer fields than the `field_count` of the one before, or would be a
-/// bar with another last field.
+/// True if a faulty row has fewer fields than the `field_count` of the one before or of the header,
+/// or would be a bar with another last field.
 pub(crate) fn may_be_cut(
     fields: &RowFields<'_>,
     field_count: usize,

@@ -15,7 +15,7 @@ use crate::parse::adjusted_column::AdjustedColumn;
 use crate::parse::assumed_volume::AssumedVolume;
 use crate::parse::bar_file::{choose_prices, may_be_cut};
 use crate::parse::fields::RowFields;
-use crate::parse::format::{LaterLine, RowFormat, Unrecognised};
+use crate::parse::format::{LaterLine, RowFormat, Unrecognised, is_header_alone};
 use crate::parse::ledger::RowLedger;
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{ReadOptions, Repeats};
@@ -155,7 +155,7 @@ pub struct BarLines {
     last: Option<(i64, BarRow)>,
     /// Number of the line that is the last one and has no end.
     unfinished_line: Option<u64>,
-    /// Fields of the last row.
+    /// Fields of the last row, or of the header.
     field_count: usize,
     ledger: RowLedger,
     complaints: Vec<String>,
@@ -271,14 +271,25 @@ impl BarLines {
     /// Fails if lines came and none of them revealed their format.
     ///
     /// # Errors
-    /// [`Error::UnknownFormat`].
+    /// [`Error::UnknownFormat`]; [`Error::BadRow`] for a header and a part of a row.
     pub fn finish(&self) -> Result<()> {
         match self.detect() {
             Err(reason) if self.format.is_none() && self.head.iter().any(|(_, text)| !text.is_empty()) => {
-                Err(reason.into_error(&self.name, &self.head))
+                Err(self.unfinished_first_row().unwrap_or_else(|| reason.into_error(&self.name, &self.head)))
             }
             _ => Ok(()),
         }
+    }
+
+    /// The error of a last line without an end that follows a header alone and is no row.
+    fn unfinished_first_row(&self) -> Option<Error> {
+        let ((line, text), before) = self.head.split_last()?;
+        let is_cut = self.unfinished_line == Some(*line) && !text.is_empty() && is_header_alone(before);
+        is_cut.then(|| {
+            let fault = RowFault::unreadable("a row with the columns of the header".to_owned());
+            let RowFault { kind, expected } = fault.without_end_of_line();
+            Error::BadRow { path: self.name.clone(), line: *line, kind, expected, text: shortened(text) }
+        })
     }
 
     /// Faults of the rows dropped since the last call, a sentence each.
@@ -347,6 +358,7 @@ impl BarLines {
             match format.header_line {
                 Some(header_line) if line < header_line => {}
                 Some(header_line) if line == header_line => {
+                    self.field_count = RowFields::split(&text, format.delimiter).len();
                     self.own_zone = OwnZone::in_header(&text, &format);
                     self.own_columns = OwnColumns::in_header(&text, &format, self.options.own_columns());
                     self.own_columns.check(&self.name)?;

@@ -204,6 +204,26 @@ fn a_last_line_without_end_is_said_to_be_unfinished() {
     }
 }
 
+/// A part of a row right behind the header was called unreadable, or no bar at all.
+#[test]
+fn a_part_of_the_first_row_is_said_to_be_unfinished() {
+    let header = "time,open,high,low,close,volume\n";
+    let failed = |header: &str, last: &str, ends: bool| {
+        let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None);
+        header.lines().for_each(|line| drop(lines.push(line.as_bytes()).unwrap()));
+        let pushed = if ends { lines.push(last.as_bytes()) } else { lines.push_without_end(last.as_bytes()) };
+        pushed.and_then(|_| lines.finish()).unwrap_err().to_string()
+    };
+    for last in ["2018-01-02 00:05,1,2,1,2", "2018-01-02 00:05,1,2", "2018-0", "2018-01-02 00:05,1,2,1,2,2e"] {
+        let error = failed(header, last, false);
+        assert!(error.starts_with("live: line 2: unfinished last row: expected "), "{last}: {error}");
+        assert!(error.contains("(this last line has no end, as in a file that is still being written)"), "{error}");
+        assert!(!failed(header, last, true).contains("unfinished"), "{last}");
+    }
+    assert!(failed("1\n2\n", "3", false).starts_with("live: no bars recognised"));
+    assert!(failed("", header.trim_end(), false).contains("the file has a header and no row"));
+}
+
 #[test]
 fn headers_and_volumes_in_a_stream_are_refused_as_in_a_file() {
     let other = format!("{GOOD}time,close,high,low,open,volume\n2018-01-02 00:07,1,2,1,2,0\n");
