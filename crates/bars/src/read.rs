@@ -1,3 +1,4 @@
+pub(crate) mod bar_doubts;
 pub(crate) mod bar_lines;
 mod by_timeframe;
 pub(crate) mod compared;

@@ -1,6 +1,7 @@
 use std::fs;
 
 use super::*;
+use crate::bars::Bars;
 use crate::parse::options::StampedAt;
 use crate::read::read;
 use crate::time::timestamp::HOUR_NS;
