@@ -35,12 +35,24 @@ impl KnownBars {
         KnownBars((first..bars.len()).map(|k| bars.without_columns(k)).collect())
     }
 
-    /// Longest time from one bar to the next; `None` for too few bars to show the pauses of their
-    /// market.
-    fn longest_step_ns(&self) -> Option<i64> {
+    /// Longest times between neighbouring bars of `base`; `None` for too few bars to show the pauses
+    /// of their market.
+    fn longest_steps(&self, base: Timeframe) -> Option<LongestSteps> {
         let span_ns = self.0.last()?.open_time - self.0.first()?.open_time;
-        let longest_ns = self.0.windows(2).map(|pair| pair[1].open_time - pair[0].open_time).max();
-        longest_ns.filter(|_| span_ns >= PAUSES_SHOWN_NS)
+        if span_ns < PAUSES_SHOWN_NS {
+            return None;
+        }
+        let mut longest = LongestSteps { weekend_ns: 0, in_week_ns: 0 };
+        for pair in self.0.windows(2) {
+            let pause = Gap { from: pair[0].open_time + base.duration_ns(), to: pair[1].open_time };
+            let step_ns = pair[1].open_time - pair[0].open_time;
+            if pause.spans_a_saturday_noon() {
+                longest.weekend_ns = longest.weekend_ns.max(step_ns);
+            } else if step_ns > longest.in_week_ns && !pause.is_of_a_holiday() {
+                longest.in_week_ns = step_ns;
+            }
+        }
+        Some(longest)
     }
 
     /// The ends of the weeks of bars of `base`.
@@ -53,6 +65,15 @@ impl KnownBars {
     }
 }
 
+/// Longest times from the opening of a known bar to that of the next.
+#[derive(Clone, Copy, Debug)]
+struct LongestSteps {
+    /// With a Saturday noon UTC between them.
+    weekend_ns: i64,
+    /// Within a week, except for holidays.
+    in_week_ns: i64,
+}
+
 /// Doubts about bars as they come, each a sentence without the name of their source.
 #[derive(Debug)]
 pub(super) struct BarDoubts {
@@ -61,8 +82,7 @@ pub(super) struct BarDoubts {
     is_pair: bool,
     /// Bars that rows of their times must equal; none once one was another.
     known: KnownBars,
-    /// Longest time from one known bar to the next.
-    longest_step_ns: Option<i64>,
+    longest_steps: Option<LongestSteps>,
     /// Close of the last bar, known before or not.
     last_close: Option<f64>,
     has_told_scale: bool,
@@ -82,7 +102,7 @@ impl BarDoubts {
             base,
             is_pair: symbol.is_some_and(is_currency_pair),
             known: KnownBars::default(),
-            longest_step_ns: None,
+            longest_steps: None,
             last_close: None,
             has_told_scale: false,
             finished: None,
@@ -97,7 +117,7 @@ impl BarDoubts {
         let base = self.base;
         // The weeks of shares show no clock.
         let week_ends = self.week_ends.filter(|_| !known.week_ends(base).close_elsewhere());
-        BarDoubts { longest_step_ns: known.longest_step_ns(), known, last_close, week_ends, ..self }
+        BarDoubts { longest_steps: known.longest_steps(base), known, last_close, week_ends, ..self }
     }
 
     /// The last of the known bars, where a row since the last call has more of it.
@@ -160,16 +180,21 @@ impl BarDoubts {
     }
 
     /// A doubt about a pause of more than a day, before the bar that opens at `open_time` and after
-    /// the `earlier` one, that is longer than all those of the known bars. A history of some months
-    /// need not show the great holidays.
+    /// the `earlier` one, that is longer than those of the known bars: over a weekend than their
+    /// weekends, else than their pauses within a week. A history of some months need not show the
+    /// great holidays.
     pub(super) fn pause(&self, open_time: i64, earlier: Option<i64>) -> Option<String> {
-        let (earlier, longest_step_ns) = (earlier?, self.longest_step_ns?);
+        let (earlier, longest) = (earlier?, self.longest_steps?);
         let pause = Gap { from: earlier + self.base.duration_ns(), to: open_time };
-        if open_time - earlier <= longest_step_ns.max(DAY_NS) || pause.is_of_a_holiday() {
+        let (longest_ns, place) = match pause.spans_a_saturday_noon() {
+            true => (longest.weekend_ns, ""),
+            false => (longest.in_week_ns, " within a week"),
+        };
+        if open_time - earlier <= longest_ns.max(DAY_NS) || pause.is_of_a_holiday() {
             return None;
         }
         Some(format!(
-            "there is no bar from {} to {}, and the bars before have no pause of that length: are bars missing, or was it a holiday?",
+            "there is no bar from {} to {}, and the bars before have no pause of that length{place}: are bars missing, or was it a holiday?",
             display_utc(pause.from),
             display_utc(pause.to)
         ))
