@@ -64,7 +64,7 @@ pub(crate) struct BarFile {
     open_close: OpenClose,
     symbol_column: SymbolColumn,
     /// The symbol whose rows are read, where the others' are passed over.
-    wanted_rows: Option<Vec<u8>>,
+    wanted_rows: Option<String>,
     /// True if the file has rows of several symbols; `None` while nobody had to know.
     has_several: Option<bool>,
     adjusted_column: Option<AdjustedColumn>,
@@ -149,6 +149,7 @@ impl BarFile {
         source.column_order.check(path, &source.format)?;
         source.open_close.check(path, &source.format)?;
         source.warnings.extend(source.open_close.warning(path, &source.format));
+        source.warnings.extend(source.other_name(options.symbol.as_deref()));
         if let Some(error) = source.stopped.take() {
             return Err(error);
         }
@@ -157,6 +158,12 @@ impl BarFile {
         source.put_oldest_first()?;
         source.rows.check()?;
         Ok(source)
+    }
+
+    /// A warning if the rows that are read name another symbol than the `stated` one.
+    fn other_name(&self, stated: Option<&str>) -> Option<String> {
+        let (found, stated) = self.wanted_rows.as_deref().zip(stated).filter(|(found, stated)| found != stated)?;
+        Some(format!("{}: rows of {found} are taken for those of {stated}", self.path.display()))
     }
 
     /// Drops the further columns of the rows.
@@ -194,7 +201,7 @@ impl BarFile {
         }
         let fields = RowFields::split(text, self.format.delimiter);
         if self.format.is_of_others(&fields)
-            || SymbolColumn::is_of_others(self.wanted_rows.as_deref(), &fields, &self.format)
+            || SymbolColumn::is_of_others(self.wanted_rows.as_deref().map(str::as_bytes), &fields, &self.format)
         {
             return Ok(());
         }
@@ -357,7 +364,7 @@ struct FileText<'a> {
     format: RowFormat,
     rest: RestOfLines<'a>,
     /// The symbol whose rows are read, where the others' are passed over.
-    wanted_rows: Option<Vec<u8>>,
+    wanted_rows: Option<String>,
     /// True if the rows are of several symbols; `None` where that is not known.
     has_several: Option<bool>,
 }
@@ -382,7 +389,7 @@ impl<'a> FileText<'a> {
             let head = split.head.clone();
             let format = settled(path, split.format, options, Some(split))?;
             let rest = RestOfLines::Symbol(Box::new(split.lines(symbol, place.observe)?));
-            let wanted_rows = Some(symbol.as_bytes().to_vec());
+            let wanted_rows = Some(symbol.to_owned());
             return Ok(FileText { head, format, rest, wanted_rows, has_several: Some(true) });
         }
         let mut lines = TextLines::observed(path, place.observe)?;
