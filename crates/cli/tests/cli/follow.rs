@@ -200,6 +200,14 @@ fn each_of_several_instruments_is_followed_by_its_name() {
     assert_eq!(ending["symbol"], "EURUSD");
     let [message, _] = stage.fails("predict --run run --follow whole.csv", 2);
     assert!(message.contains("series.h5: --symbol says whose bars are followed: EURUSD, USDJPY"), "{message}");
+    // The option alone was told, which is no help.
+    std::fs::create_dir(stage.path("live")).unwrap();
+    stage.write("live/bars.csv", "");
+    let [message, _] = stage.fails("predict --run run --follow live", 3);
+    assert!(
+        message.contains("live: is a folder, and one file is followed; the newest in it is live/bars.csv"),
+        "{message}"
+    );
     let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol GBPUSD", 2);
     assert!(message.starts_with("--symbol GBPUSD: ") && message.contains("series.h5 has EURUSD, USDJPY"), "{message}");
     let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol usd/jpy", 2);
@@ -283,7 +291,7 @@ fn input_that_is_no_bars_writes_the_message_alone() {
     }
     let folder = stage.run("predict --run run --follow run").code(3).stdout("");
     let message = String::from_utf8_lossy(&folder.get_output().stderr).into_owned();
-    assert!(message.contains("megabatch: run: cannot be read"), "{message}");
+    assert!(message.contains("megabatch: run: is a folder, and one file is followed"), "{message}");
     std::fs::write(stage.path("bars.csv.gz"), [0x1f, 0x8b, 8, 0]).unwrap();
     let packed = stage.run("predict --run run --follow bars.csv.gz").code(3).stdout("");
     let message = String::from_utf8_lossy(&packed.get_output().stderr).into_owned();
@@ -452,7 +460,7 @@ fn what_cannot_be_followed_is_refused() {
         ("--run spread --follow -", 2, "spread_pips is a feature of the model"),
         ("--run carried --follow - --out x.h5", 2, "expected .csv or .jsonl"),
         ("--run carried --follow absent.csv", 3, "absent.csv: cannot be opened"),
-        ("--run carried --follow carried", 3, "carried: cannot be read"),
+        ("--run carried --follow carried", 3, "carried: is a folder, and one file is followed"),
         ("--run carried --follow - --data other.h5", 3, "other.h5: the model of carried takes"),
     ] {
         let [message, _] = stage.fails(&format!("predict {line}"), code);

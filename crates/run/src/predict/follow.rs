@@ -60,6 +60,7 @@ pub fn follow(
             "--device {gpu}: states go on by one step a bar, which the CPU takes; leave --device out, or give cpu"
         )));
     }
+    source.require_file()?;
     let subject = StreamingModel::open(request, source.name(), host)?;
     require_own_name(source.name(), &subject, request, host)?;
     let file = match &source {
