@@ -28,7 +28,7 @@ def as_bar(row: Any, symbol: str | None) -> Mapping[str, Any]:
     columns of two levels one has symbols. Of several those of `symbol` are taken."""
     bar = row
     if any(isinstance(key, tuple) for key in row.keys()):
-        bar = _of_one_level(row, symbol)
+        bar = _with_plain_names(row, symbol)
     index = getattr(row, "name", None)
     if index is None or _frames.library(row) != "pandas":
         return bar
@@ -60,7 +60,7 @@ def _is_time(value: Any) -> bool:
         return False
 
 
-def _of_one_level(row: Any, symbol: str | None) -> dict[str, Any]:
+def _with_plain_names(row: Any, symbol: str | None) -> dict[str, Any]:
     """The fields of a bar whose keys have two levels, one of names and one of symbols."""
     keys = list(row.keys())
     for level in (0, 1) if all(not isinstance(key, tuple) or len(key) == 2 for key in keys) else ():

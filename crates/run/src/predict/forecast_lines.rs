@@ -232,7 +232,7 @@ impl<'o> ForecastLines<'o> {
             return Ok(());
         }
         self.has_begun = true;
-        self.hand_over(self.header() + "\n")
+        self.hand_over(&(self.header() + "\n"))
     }
 
     /// Writes the line of the bar that closed at `time_ns`, from the model's outputs [K, M]. If the
@@ -245,14 +245,14 @@ impl<'o> ForecastLines<'o> {
         let line = self.line(time_ns, outputs)?;
         let Some(last) = self.last.take_if(|last| last.time_ns == time_ns) else {
             self.begin()?;
-            self.hand_over(line + "\n")?;
+            self.hand_over(&(line + "\n"))?;
             return Ok(LineOutcome::Written);
         };
         if last.text == line {
             return Ok(LineOutcome::Kept);
         }
         let later = self.cut_out(&last.place)?;
-        self.hand_over(later + &line + "\n")?;
+        self.hand_over(&(later + &line + "\n"))?;
         Ok(LineOutcome::Replaced { has_others: self.has_others(&last, outputs) })
     }
 
@@ -293,7 +293,7 @@ impl<'o> ForecastLines<'o> {
         self.begin()
     }
 
-    fn hand_over(&mut self, lines: String) -> io::Result<()> {
+    fn hand_over(&mut self, lines: &str) -> io::Result<()> {
         self.to.write_all(lines.as_bytes())?;
         self.to.flush()
     }
