@@ -35,8 +35,8 @@ impl KnownBars {
         KnownBars((first..bars.len()).map(|k| bars.without_columns(k)).collect())
     }
 
-    /// Longest times between neighbouring bars of `base`; `None` for too few bars to show the pauses
-    /// of their market.
+    /// Longest times between neighbouring bars of `base`; `None` for too few bars to show the
+    /// pauses of their market.
     fn longest_steps(&self, base: Timeframe) -> Option<LongestSteps> {
         let span_ns = self.0.last()?.open_time - self.0.first()?.open_time;
         if span_ns < PAUSES_SHOWN_NS {
@@ -168,8 +168,8 @@ impl BarDoubts {
         ))
     }
 
-    /// A doubt about days with an adjusted price, the first of which opens at `open_time`, if no row
-    /// was one of the bars before: no price shows if all were adjusted anew since.
+    /// A doubt about days with an adjusted price, the first of which opens at `open_time`, of which
+    /// no row was one of the bars before: no price shows if all were adjusted anew since.
     pub(super) fn common_bars(&self, open_time: i64) -> Option<String> {
         (!self.known.0.is_empty() && self.base >= Timeframe::D1).then(|| {
             format!(

@@ -256,7 +256,8 @@ impl<'o> ForecastLines<'o> {
         Ok(LineOutcome::Replaced { has_others: self.has_others(&last, outputs) })
     }
 
-    /// Ends the file before the line at `place`, and gives the lines of other instruments behind it.
+    /// Ends the file before the line at `place`, and gives the lines of other instruments behind
+    /// it.
     fn cut_out(&mut self, place: &Range<u64>) -> io::Result<String> {
         let mut later = String::new();
         if let Some(file) = &mut self.file {

@@ -482,8 +482,8 @@ fn weeks_of_shares_are_not_taken_for_those_of_another_clock() {
     }
 }
 
-/// Hours of Mondays to Fridays of three weeks from a Monday on, in days since 1970, without those of
-/// the day `missing`.
+/// Hours of Mondays to Fridays of three weeks from a Monday on, in days since 1970, without those
+/// of the day `missing`.
 fn weeks_from(monday: i64, missing: Option<i64>) -> Bars {
     let days = (0..19).filter(|day| day % 7 < 5 && Some(*day) != missing);
     let mut bars = Bars::with_capacity(Timeframe::H1, 0);
