@@ -766,6 +766,25 @@ print(ds.fingerprint())
         proof = mb.leak(ds, samples=1, features=[lambda bars: {"close2": 2 * bars["close"]}])
         self.assertIn("the source of the function <lambda> is another one", proof.facts["warnings"][0])
 
+    def test_answers_go_by_the_times_in_their_index(self) -> None:
+        # They were refused for another index.
+        frame = self.frame(2)
+
+        def plain(bars: pandas.DataFrame) -> pandas.Series:
+            return bars["close"].diff().rename("change")
+
+        def by_time(bars: pandas.DataFrame) -> pandas.Series:
+            return plain(bars.set_index("time")).sample(frac=1, random_state=3)
+
+        def by_close_time(bars: pandas.DataFrame) -> dict[str, pandas.Series]:
+            return {"change": plain(bars.set_index(bars["close_time"].dt.tz_localize(None)))[::-1]}
+
+        expected = mb.ingest(frame, features=[plain], **OPTIONS)
+        for function in (by_time, by_close_time):
+            ds = mb.ingest(frame, features=[function], **OPTIONS)
+            for name in ("M1", "M5"):
+                np.testing.assert_array_equal(ds[: len(ds)][name], expected[: len(expected)][name])
+
     def test_answers_that_are_no_features_are_refused(self) -> None:
         frame = self.frame(2)
 
@@ -780,6 +799,9 @@ print(ds.fingerprint())
             (holed, "holed: EURUSD, M1: column holed is NaN at bar 400, which opens at "),
             (lambda bars: bars["close"][1:], "another order|has .* values for .* bars"),
             (lambda bars: bars.sort_values("close")[["close"]].rename(columns={"close": "x"}), "in another order than those of the bars"),
+            (lambda bars: bars.set_index("time")["open"][1:].rename("x"), "it has none for 1 of .* bars, the first of which opens at "),
+            (lambda bars: bars.set_index("time")["open"].shift(1, "D").rename("x"), "it has .* UTC, and no bar opens then: give one"),
+            (lambda bars: {"x": pandas.concat([bars, bars[:1]]).set_index("time")["open"]}, "it has .* UTC twice: give one"),
             (lambda bars: {"x": np.zeros(3)}, "column x has 3 values for .* bars: expected one a bar"),
             (lambda bars: bars.assign(volume=1.0), "column volume is one of the bars, with other values"),
             (lambda bars: {"x": ["a"] * len(bars)}, "column x is of dtype .*: expected numbers"),

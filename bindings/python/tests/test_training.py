@@ -958,6 +958,7 @@ class Following(InFolder):
 
     def test_forecasts_are_the_predictions_of_the_samples(self) -> None:
         import pandas
+        from megabatch import _pushed_bar
 
         csv = self.bars(21)
         frame = pandas.read_csv(csv)
@@ -987,8 +988,23 @@ class Following(InFolder):
         def titled(row: dict[str, Any], **times: Any) -> dict[str, Any]:
             return {**times, **{name.title(): own for name, own in row.items() if name != "time"}}
 
+        # A row of a frame was refused for its time in the index, and one of two levels for its names.
+        indexed = coming[:60].set_index("time")[["open", "high", "low", "close", "volume"]]
+        both = pandas.concat({"EURUSD": indexed, "GBPUSD": indexed * 2}, axis=1)
+        by_rows = (
+            indexed,
+            indexed.tz_localize(None).to_period("min"),
+            pandas.concat({"EURUSD": indexed}, axis=1),
+            both,
+            both.swaplevel(axis=1),
+            both.reset_index(),
+            indexed.assign(symbol="EURUSD").set_index("symbol", append=True),
+        )
         naive = [row["time"].replace(tzinfo=None) for row in rows[:60]]
         for named in (
+            *([row for _, row in one.iterrows()] for one in by_rows),
+            [{**row, "time": time.strftime("%d-%b-%Y %H:%M")} for row, time in zip(rows, naive)],
+            [{**row, "time": time.strftime("%B %d, %Y %H:%M")} for row, time in zip(rows, naive)],
             [titled(row, Datetime=time) for row, time in zip(rows, naive)],
             [titled(row, Date=time.date(), Time=time.time()) for row, time in zip(rows, naive)],
             [row if place % 2 else titled(row, Date=str(naive[place])) for place, row in enumerate(rows[:60])],
@@ -997,7 +1013,7 @@ class Following(InFolder):
             pushed = list(run.follow(named))
             self.assertEqual([one.time for one in pushed], [one.time for one in by_frame[: len(pushed)]])
             self.assertGreater(len(pushed), 20)
-        self.assertEqual(mb.training._time(datetime.date(2024, 1, 31), None), "2024-01-31T00:00:00Z")
+        self.assertEqual(_pushed_bar.time_text(datetime.date(2024, 1, 31), None), "2024-01-31T00:00:00Z")
         # A bar that the rule of the data drops is refused as any other.
         skipping = mb.ingest(past, symbol="EURUSD", out=self.folder / "skipping.h5", on_error="skip", **options)
         with run.follow(data=skipping) as follower:
@@ -1027,6 +1043,15 @@ class Following(InFolder):
             run.follow().push({"time": "2024-01-01T00:00Z", "open": 1.0})
         with self.assertRaises(mb.DataError):
             run.follow().push({**rows[0], "open": "x"})
+        wrong_rows: list[tuple[Any, str]] = [
+            (indexed.reset_index(drop=True), "the bar has no 'time'"),
+            (both.drop(columns="open", level=1), r"names such as \('EURUSD', 'high'\): expected one name each, or one of open"),
+            (both[["GBPUSD"]], "symbol of the bar is GBPUSD, and the bars of EURUSD are followed"),
+            (both.rename(columns={"EURUSD": "AUDUSD"}), "has 2 symbols, such as AUDUSD, GBPUSD, and the bars of EURUSD are"),
+        ]
+        for one, message in wrong_rows:
+            with self.assertRaisesRegex(mb.DataError, message):
+                run.follow().push(one.iloc[-1])
         with self.assertRaisesRegex(mb.ConfigError, "^bar=5: expected a mapping such as "):
             run.follow().push(5)  # type: ignore[arg-type]
         with self.assertRaises(mb.ConfigError):

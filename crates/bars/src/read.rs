@@ -1,3 +1,4 @@
+pub(crate) mod bar_doubts;
 pub(crate) mod bar_lines;
 mod by_timeframe;
 pub(crate) mod compared;
@@ -206,8 +207,10 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     refuse_nothing(&sources, &symbol)?;
     let ByTimeframe { series_files, others } = ByTimeframe::new(sources, options.base)?;
     let mut recording =
-        read_sources(symbol, series_files, options, false, symbols, place).map_err(with_likely_symbols)?;
-    let zone = recording.summary.files.iter().find_map(|file| file.zone.clone());
+        read_sources(symbol, series_files, options, false, None, symbols, place).map_err(with_likely_symbols)?;
+    let base = recording.bars.timeframe();
+    let found = |file: &FileSummary| Some((file.zone.clone()?, format!("that of the {base} bars: {}", file.zone_why)));
+    let clock = recording.summary.files.iter().find_map(found);
     for (timeframe, mut sources) in others {
         let paths = sources.iter().map(|source| source.file.path.clone()).collect();
         // Their further columns are not read.
@@ -221,11 +224,12 @@ pub(crate) fn read_in<P: AsRef<Path>>(
         let can_be_own = timeframe > recording.bars.timeframe() && !timeframe.is_calendar_month();
         let are_own = can_be_own && options.own_bars.contains(&timeframe);
         // The shorter bars tell the clock of both better. Days have dates.
-        if are_own && own_options.zone.is_none() && timeframe < Timeframe::D1 {
-            own_options.zone.clone_from(&zone);
-        }
+        let takes_clock = are_own && own_options.zone.is_none() && timeframe < Timeframe::D1;
+        let (zone, zone_why) = clock.clone().filter(|_| takes_clock).unzip();
+        own_options.zone = own_options.zone.or(zone);
+        let zone_why = zone_why.as_deref();
         let StoredRecording { bars, summary, .. } =
-            read_sources(recording.symbol.clone(), sources, &own_options, are_own, symbols, place)?;
+            read_sources(recording.symbol.clone(), sources, &own_options, are_own, zone_why, symbols, place)?;
         if are_own {
             recording.take_own(bars, summary);
             continue;
@@ -240,12 +244,14 @@ pub(crate) fn read_in<P: AsRef<Path>>(
 }
 
 /// Joins files of one timeframe into one recording. If they are own bars of a longer timeframe, the
-/// last bar of each may be unfinished.
+/// last bar of each may be unfinished. The zone of the options was stated, or is chosen for the
+/// reason `zone_why`.
 fn read_sources(
     symbol: String,
     sources: Vec<SpacedFile>,
     options: &ReadOptions,
     are_own: bool,
+    zone_why: Option<&str>,
     symbols: &SymbolRows,
     place: &ReadPlace<'_>,
 ) -> Result<StoredRecording> {
@@ -267,12 +273,14 @@ fn read_sources(
     let stamp_delay_ns = options.stamped_at.delay_ns(base);
     let have_volume = sources.iter().any(|source| source.has_volume);
     drop_fillers(&mut sources, base, have_volume)?;
-    let zones = choose_zones(&sources, options, base.duration_ns() - stamp_delay_ns, base);
+    let zones = choose_zones(&sources, options, base.duration_ns() - stamp_delay_ns, base, zone_why);
 
     let mut warnings = spacings.warnings(base);
     let zone_warnings: BTreeSet<String> = zones.iter().filter_map(|choice| choice.warning.clone()).collect();
     warnings.extend(zone_warnings);
-    warnings.extend(sources.iter().filter_map(|source| source_warning(source, options)));
+    if zone_why.is_none() {
+        warnings.extend(sources.iter().filter_map(|source| source_warning(source, options)));
+    }
     warnings.extend(sources.iter_mut().flat_map(|source| std::mem::take(&mut source.warnings)));
     for source in &mut sources {
         warnings.extend(spread::in_units_of_the_price(source)?);

@@ -304,6 +304,13 @@ fn a_last_line_that_is_being_written_is_said_to_have_no_end() {
             let whole = read_text(&format!("{text}\n"), &ReadOptions::default()).unwrap_err().to_string();
             assert!(whole.contains(expected) && !whole.contains("no end"), "{whole}");
         }
+        // Right behind the header it was called unreadable.
+        let error = read_texts(
+            &[("EURUSD.csv", "time,open,high,low,close,volume\n2018-07-02 03:00,1,1,1,1")],
+            &ReadOptions::default(),
+        );
+        let error = error.unwrap_err().to_string();
+        assert!(error.contains("line 2: unfinished last row: expected a number for volume in field 6"), "{error}");
         // It was told to become whole, which it is.
         for row in ["2018-07-02 03:00,1,1,1,0.5,2", "2018-07-02 03:00,null,null,null,null,null"] {
             let text = format!("{}{row}", minutes("00", rows));

@@ -171,6 +171,7 @@ class _Call:
         except Exception as error:
             raise DataError(f"{place}: {type(error).__name__}: {error}", **facts) from error
         try:
+            answer = _in_order(answer, frame, self._times)
             arrays = _arrays(answer, name, frame)
             label_end = self._label_end(answer, arrays) if ends and _LABEL_END in arrays else None
             found = _columns(arrays, {**self._times, **self._given}, len(self._times["time"]))
@@ -310,14 +311,11 @@ def _columns(
 def _arrays(answer: Any, function: str, frame: Any) -> dict[str, npt.NDArray[Any]]:
     """The columns of an answer of any kind by their names."""
     if isinstance(answer, Mapping):
-        return {str(name): _array(own, str(name), frame) for name, own in answer.items()}
-    library = _frames.library(answer)
-    if library == "pandas" and hasattr(answer, "columns"):
-        _require_index(answer, frame)
-    if hasattr(answer, "columns") and library in _frames.LIBRARIES:
+        return {str(name): _array(own, str(name)) for name, own in answer.items()}
+    if hasattr(answer, "columns") and _frames.library(answer) in _frames.LIBRARIES:
         return _frames.columns(answer)
     name = getattr(answer, "name", None)
-    own = _array(answer, function, frame)
+    own = _array(answer, function)
     if own.ndim != 1:
         raise DataError(
             f"the answer is {_arguments.type_name(answer)} of {own.ndim} dimensions: expected a frame, a series, or arrays by name"
@@ -326,9 +324,7 @@ def _arrays(answer: Any, function: str, frame: Any) -> dict[str, npt.NDArray[Any
     return {function if name is None or str(name) in _names(frame) else str(name): own}
 
 
-def _array(values: Any, name: str, frame: Any) -> npt.NDArray[Any]:
-    if _frames.library(values) == "pandas":
-        _require_index(values, frame)
+def _array(values: Any, name: str) -> npt.NDArray[Any]:
     if _frames.library(values) in _frames.LIBRARIES:
         return _frames.column(values, name)
     return np.asarray(values)
@@ -338,11 +334,45 @@ def _names(frame: Any) -> list[str]:
     return list(frame.column_names if _frames.library(frame) == "pyarrow" else frame.columns)
 
 
-def _require_index(answer: Any, frame: Any) -> None:
-    """Requires the rows of the frame in its order."""
-    has_index = _frames.library(frame) == "pandas" and hasattr(answer, "index")
-    if has_index and len(answer) == len(frame) and not answer.index.equals(frame.index):
+def _in_order(answer: Any, frame: Any, times: Mapping[str, npt.NDArray[np.int64]]) -> Any:
+    """An answer with the rows of the frame in its order. Rows of pandas with times in their index are put by these."""
+    if isinstance(answer, Mapping):
+        return {name: _in_order(own, frame, times) for name, own in answer.items()}
+    if _frames.library(answer) != "pandas" or not hasattr(answer, "index"):
+        return answer
+    own = frame.index if _frames.library(frame) == "pandas" else None
+    if own is not None and answer.index.equals(own):
+        return answer
+    if type(answer.index).__name__ == "DatetimeIndex":
+        return _by_times(answer, times)
+    if own is not None and len(answer) == len(own):
         raise DataError(
             "the rows of the answer are in another order than those of the bars, or have another index: give the bars' own "
             "index back, such as with .sort_index() or .reindex(frame.index)"
         )
+    return answer
+
+
+def _by_times(answer: Any, times: Mapping[str, npt.NDArray[np.int64]]) -> Any:
+    """The rows of an answer in the order of the bars, by the times in its index: when these open, or when they close."""
+    index = answer.index if answer.index.tz is None else answer.index.tz_convert(None)
+    found = index.to_numpy("datetime64[ns]").view(np.int64)
+    order = np.argsort(found, kind="stable")
+    if any(np.array_equal(found[order], own) for own in times.values()):
+        return answer.iloc[order]
+    opens = times["time"]
+    lacking, strange = np.setdiff1d(opens, found), np.setdiff1d(found, opens)
+    if strange.size:
+        fault = f"{_shown(strange[0])}, and no bar opens then"
+    elif lacking.size:
+        fault = f"none for {len(lacking)} of {len(opens)} bars, the first of which opens at {_shown(lacking[0])}"
+    else:
+        fault = f"{_shown(found[order][1:][np.diff(found[order]) == 0][0])} twice"
+    raise DataError(
+        f"the times in the index of the answer are not those of the bars: it has {fault}: give one row a bar, such as with "
+        f".reindex(frame['time'])"
+    )
+
+
+def _shown(time_ns: np.int64) -> str:
+    return f"{np.datetime_as_string(np.datetime64(int(time_ns), 'ns'), unit='s')} UTC"

@@ -5,12 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
-import datetime
-import functools
 import json
 import os
 import pathlib
-import re
 import reprlib
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Union
 import numpy as np
 import numpy.typing as npt
 
-from . import _arguments, _frames, _functions, _megabatch, _settings, _weights
+from . import _arguments, _frames, _functions, _megabatch, _pushed_bar, _settings, _weights
 from ._context import Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
@@ -976,25 +973,27 @@ class Follower:
     def push(self, bar: Mapping[str, Any]) -> Forecast | None:
         """Takes the next closed bar: `time` (when it opened: a datetime, a date, a numpy time, a text, or a number of s,
         ms, µs or ns since 1970), `open`, `high`, `low`, `close` and, if they are known, `volume` and the other columns of
-        a file, named as the columns of a frame may be, in any case of letters. `None` while windows are not full, and for
-        a bar that was known before. A bar that cannot be used, or whose `symbol` is another one, raises `DataError` and
-        counts for nothing: the stream goes on with the next."""
+        a file, named as the columns of a frame may be, in any case of letters; or a row of a frame such as
+        `frame.iloc[-1]`, with the time among its fields or in the index. `None` while windows are not full, and for a bar
+        that was known before. A bar that cannot be used, or whose `symbol` is another one, raises `DataError` and counts
+        for nothing: the stream goes on with the next."""
         takes = 'a mapping such as {"time": …, "open": …, "high": …, "low": …, "close": …}'
         _arguments.require(isinstance(bar, Mapping) or hasattr(bar, "keys"), bar, "bar", takes)
-        time = _time_of_bar(bar)
+        bar = _pushed_bar.as_bar(bar, self._symbol)
+        time = _pushed_bar.time_in(bar)
         self._require_own(bar)
         header = ""
         columns = self._columns
         if not columns:
-            columns = _columns_of_bar(bar)
+            columns = _pushed_bar.columns_in(bar)
             header = ",".join(["datetime", *(name for name, _ in columns)]) + "\n"
         present = columns
         if not all(own in bar for _, own in columns):
             # Keys may have another case than those of the first bar.
-            known = dict(_columns_of_bar(bar))
+            known = dict(_pushed_bar.columns_in(bar))
             present = [(name, known.get(name, own)) for name, own in columns]
-        numbers = [_number(bar, name, own, self._no_volume) for name, own in present]
-        line = ",".join([_time(time, self._zone), *numbers])
+        numbers = [_pushed_bar.number_text(bar, name, own, self._no_volume) for name, own in present]
+        line = ",".join([_pushed_bar.time_text(time, self._zone), *numbers])
         self._columns = columns
         self._pushed += 1
         forecasts, refused = self._push((header + line + "\n").encode(), drops=False)
@@ -1100,88 +1099,3 @@ _PUSHED_LINES = 64
 """Lines of a frame that are pushed at once: an interrupt ends the stream between them."""
 _DROPPED = "; dropped"
 """The end of a remark on a row that is dropped, of `refuse` in crates/bars/src/read/bar_lines.rs."""
-
-
-@functools.lru_cache(maxsize=16)
-def _places(names: tuple[str, ...]) -> tuple[int | None, int | None, int | None, list[tuple[str, int]], list[int]]:
-    """Places of the fields of bars with these names, which bars that are pushed have each time."""
-    return _megabatch.bar_columns(list(names))
-
-
-def _time_of_bar(bar: Mapping[str, Any]) -> Any:
-    """The time of a bar, by the rules of columns: of a date and a time of day, both as a text."""
-    keys = list(bar.keys())
-    stamp, date, clock, *_ = _places(tuple(str(key) for key in keys))
-    place = next((place for place in (stamp, clock, date) if place is not None), None)
-    if place is None:
-        raise DataError("the bar has no 'time'; expected time, open, high, low, close and perhaps volume", column="time")
-    own = bar[keys[place]]
-    is_clock = isinstance(own, datetime.time) or (isinstance(own, str) and re.match(r"\s*\d{1,2}:\d{2}", own) is not None)
-    if place != clock or date is None or not is_clock:
-        return own
-    day = bar[keys[date]]
-    return f"{day.isoformat()[:10] if isinstance(day, datetime.date) else day} {own}"
-
-
-def _columns_of_bar(bar: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """The numbers of a bar by the names that a header of a file may have, the volume also where it has none."""
-    keys = list(bar.keys())
-    *_, numbers, others = _places(tuple(str(key) for key in keys))
-    known = {name: keys[place] for name, place in numbers}
-    known |= {str(keys[place]): keys[place] for place in others if isinstance(bar[keys[place]], (int, float, np.number))}
-    names = dict.fromkeys(["open", "high", "low", "close", "volume", *known])
-    return [(name, known.get(name, name)) for name in names]
-
-
-def _time(time: Any, zone: str | None) -> str:
-    """The time of a bar as a text. Rows are sent with times that can be read alone: the first shows the format of all."""
-    text = _time_text(time, zone)
-    if not _megabatch.is_time(text):
-        raise DataError(f"the time of the bar is {time!r}: expected one such as 2024-01-31 17:00", column="time")
-    return text
-
-
-def _time_text(time: Any, zone: str | None) -> str:
-    if isinstance(time, str):
-        return time
-    if isinstance(time, np.datetime64):
-        text = str(np.datetime_as_string(time, unit="ns"))
-    elif isinstance(time, datetime.datetime):
-        if time.tzinfo is not None:
-            return time.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat() + "Z"
-        text = time.isoformat()
-    elif isinstance(time, datetime.date):
-        text = f"{time.isoformat()}T00:00:00"
-    else:
-        text = _epoch_time(time)
-    return text if zone else f"{text}Z"
-
-
-def _epoch_time(time: Any) -> str:
-    """A number since 1970, in the unit that its size tells."""
-    is_float = isinstance(time, (float, np.floating))
-    is_number = (is_float or isinstance(time, (int, np.integer))) and not isinstance(time, bool)
-    if is_number and abs(float(time)) < 1 << 63:
-        own = np.array([time], np.float64 if is_float else np.int64)
-        known = np.datetime64(int(_frames.epoch_ns(own)[0]), "ns")
-        if not np.isnat(known):
-            return str(np.datetime_as_string(known, unit="ns"))
-    raise DataError(
-        f"the time of the bar is {time!r}: expected a datetime, a numpy time, a text, or a number of s, ms, µs or ns since "
-        f"1970 that is a time between 1980 and 2099",
-        column="time",
-    )
-
-
-def _number(bar: Mapping[str, Any], name: str, own: Any, no_volume: str) -> str:
-    """The number of a bar that is `own` in it and `name` in a header; `no_volume` for a volume that it has not."""
-    if own not in bar:
-        if name == "volume":
-            return no_volume
-        expected = "; expected time, open, high, low, close and perhaps volume"
-        reason = expected if name in ("open", "high", "low", "close") else ", which the first bar had"
-        raise DataError(f"the bar has no {own!r}{reason}", column=name)
-    try:
-        return repr(float(bar[own]))
-    except (TypeError, ValueError):
-        raise DataError(f"{own} of the bar is {bar[own]!r}: expected a number", column=name) from None

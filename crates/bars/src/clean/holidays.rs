@@ -8,7 +8,7 @@ const PAUSE_NS_MAX: i64 = 7 * DAY_NS;
 
 impl Gap {
     /// True for a pause of a week at most in which noon of Christmas Day, New Year's Day, Good
-    /// Friday or a holiday of the United States on a Monday lies, in UTC.
+    /// Friday or another holiday of exchanges of the United States lies, in UTC.
     pub(crate) fn is_of_a_holiday(&self) -> bool {
         let noon = |day: i64| day * DAY_NS + DAY_NS / 2;
         let mut days = self.from.div_euclid(DAY_NS)..=self.to.div_euclid(DAY_NS);
@@ -28,14 +28,20 @@ impl Gap {
 fn is_holiday(day: i64) -> bool {
     let date = display_date(day * DAY_NS);
     let Some((year, month_and_day)) = date.split_once('-') else { return false };
-    matches!(month_and_day, "12-25" | "01-01")
+    matches!(month_and_day, "12-25" | "01-01" | "06-19" | "07-04")
         || is_monday(day) && is_on_mondays(month_and_day)
+        || is_thursday(day) && ("11-22"..="11-28").contains(&month_and_day)
         || year.parse::<i64>().is_ok_and(|year| day == good_friday(year))
 }
 
 fn is_monday(day: i64) -> bool {
     // 1970-01-05 was one.
     (day - 4).rem_euclid(7) == 0
+}
+
+fn is_thursday(day: i64) -> bool {
+    // 1970-01-01 was one.
+    day.rem_euclid(7) == 0
 }
 
 /// True for a Monday of this month and day on which exchanges of the United States are closed:
@@ -85,7 +91,10 @@ mod tests {
             ((2018, 5, 21), false),
             ((2018, 5, 28), true),
             ((2023, 6, 19), true),
-            ((2024, 6, 19), false),
+            ((2024, 6, 19), true),
+            ((2018, 7, 4), true),
+            ((2018, 11, 22), true),
+            ((2018, 11, 29), false),
             ((2022, 7, 4), true),
             ((2021, 7, 5), true),
             ((2018, 9, 3), true),

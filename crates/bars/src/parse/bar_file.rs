@@ -67,14 +67,14 @@ pub(crate) struct BarFile {
     open_close: OpenClose,
     symbol_column: SymbolColumn,
     /// The symbol whose rows are read, where the others' are passed over.
-    wanted_rows: Option<Vec<u8>>,
+    wanted_rows: Option<String>,
     /// True if the file has rows of several symbols; `None` while nobody had to know.
     has_several: Option<bool>,
     adjusted_column: Option<AdjustedColumn>,
     assumed_volume: Option<AssumedVolume>,
     /// True if the line that is added is the last of the file and has no end.
     is_without_end: bool,
-    /// Fields of the last row that was a bar.
+    /// Fields of the last row that was a bar, or of the header.
     field_count: usize,
     /// Error of the first row that stops reading, unless the rows together show which column is
     /// wrong.
@@ -153,6 +153,7 @@ impl BarFile {
         source.column_order.check(path, &source.format)?;
         source.open_close.check(path, &source.format)?;
         source.warnings.extend(source.open_close.warning(path, &source.format));
+        source.warnings.extend(source.other_name(options.symbol.as_deref()));
         if let Some(error) = source.stopped.take() {
             return Err(error);
         }
@@ -166,6 +167,12 @@ impl BarFile {
         source.put_oldest_first()?;
         source.rows.check()?;
         Ok(source)
+    }
+
+    /// A warning if the rows that are read name another symbol than the `stated` one.
+    fn other_name(&self, stated: Option<&str>) -> Option<String> {
+        let (found, stated) = self.wanted_rows.as_deref().zip(stated).filter(|(found, stated)| found != stated)?;
+        Some(format!("{}: rows of {found} are taken for those of {stated}", self.path.display()))
     }
 
     /// Drops the further columns of the rows.
@@ -185,6 +192,7 @@ impl BarFile {
             Some(header_line) if line < header_line => {}
             Some(header_line) if line == header_line => {
                 self.header = text.to_vec();
+                self.field_count = RowFields::split(text, self.format.delimiter).len();
                 self.own_zone = OwnZone::in_header(text, &self.format);
                 self.own_columns = OwnColumns::in_header(text, &self.format, self.own_columns.wanted());
             }
@@ -205,7 +213,7 @@ impl BarFile {
             self.empty_rows += 1;
             return Ok(());
         }
-        if SymbolColumn::is_of_others(self.wanted_rows.as_deref(), &fields, &self.format) {
+        if SymbolColumn::is_of_others(self.wanted_rows.as_deref().map(str::as_bytes), &fields, &self.format) {
             return Ok(());
         }
         let row = BarRow::parse(&fields, &self.format, line)
@@ -367,7 +375,7 @@ struct FileText<'a> {
     format: RowFormat,
     rest: RestOfLines<'a>,
     /// The symbol whose rows are read, where the others' are passed over.
-    wanted_rows: Option<Vec<u8>>,
+    wanted_rows: Option<String>,
     /// True if the rows are of several symbols; `None` where that is not known.
     has_several: Option<bool>,
 }
@@ -392,7 +400,7 @@ impl<'a> FileText<'a> {
             let head = split.head.clone();
             let format = settled(path, split.format, options, Some(split))?;
             let rest = RestOfLines::Symbol(Box::new(split.lines(symbol, place.observe)?));
-            let wanted_rows = Some(symbol.as_bytes().to_vec());
+            let wanted_rows = Some(symbol.to_owned());
             return Ok(FileText { head, format, rest, wanted_rows, has_several: Some(true) });
         }
         let mut lines = TextLines::observed(path, place.observe)?;
@@ -441,8 +449,8 @@ fn settled(path: &Path, mut format: RowFormat, options: &ReadOptions, split: Opt
     Ok(format)
 }
 
-/// True if a faulty row has fewer fields than the `field_count` of the one before, or would be a
-/// bar with another last field.
+/// True if a faulty row has fewer fields than the `field_count` of the one before or of the header,
+/// or would be a bar with another last field.
 pub(crate) fn may_be_cut(
     fields: &RowFields<'_>,
     field_count: usize,

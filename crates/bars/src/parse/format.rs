@@ -287,7 +287,7 @@ impl Unrecognised {
 }
 
 /// True if the only line is a header.
-fn is_header_alone(head: &[NumberedLine]) -> bool {
+pub(crate) fn is_header_alone(head: &[NumberedLine]) -> bool {
     let mut lines = head.iter().filter(|(_, text)| !text.is_empty());
     let (Some((_, text)), None) = (lines.next(), lines.next()) else { return false };
     let parsed = |delimiter| header::parse(&RowFields::split(text, delimiter));

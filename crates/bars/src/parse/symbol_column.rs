@@ -9,7 +9,7 @@ use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
 use crate::parse::header::{NumberedLine, has_role};
 use crate::parse::lines::TextLines;
-use crate::parse::symbol::{is_name_of, nearest_first};
+use crate::parse::symbol::{is_name_of, nearest_first, pair_without_ending};
 use crate::time::timestamp::RowTime;
 
 /// Most symbols that a message lists.
@@ -132,20 +132,28 @@ impl SharedTimes {
 }
 
 /// The symbol whose rows are read of a file that may have rows of several: `symbol`, if it is one
-/// of those. `None` where all rows are read: they are of one symbol, whatever name it has there, or
+/// of those, else the only one that is this currency pair with the ending of a broker. `None` where
+/// all rows are read: they are of one symbol, whatever name it has there, or
 /// [`SymbolColumn::check`] refuses them.
 pub(crate) fn wanted_rows(
     path: &Path,
     format: &RowFormat,
     head: &[NumberedLine],
     symbol: Option<&str>,
-) -> Option<Vec<u8>> {
+) -> Option<String> {
     let symbol = symbol.filter(|_| format.columns.symbol.is_some())?;
     let mut rows = head.iter().filter(|(line, _)| Some(*line) > format.header_line);
     let first = rows.find_map(|(_, text)| symbol_in(&RowFields::split(text, format.delimiter), format));
-    let is_first = format.has_sure_symbols && first == Some(symbol.as_bytes());
-    let is_there = is_first || symbols_of_rows(path, |_| false).iter().any(|own| own == symbol);
-    is_there.then(|| symbol.as_bytes().to_vec())
+    if format.has_sure_symbols && first == Some(symbol.as_bytes()) {
+        return Some(symbol.to_owned());
+    }
+    let symbols = symbols_of_rows(path, |_| false);
+    if symbols.iter().any(|own| own == symbol) {
+        return Some(symbol.to_owned());
+    }
+    let mut forms = symbols.into_iter().filter(|own| pair_without_ending(own).as_deref() == Some(symbol));
+    let only = forms.next()?;
+    forms.next().is_none().then_some(only)
 }
 
 /// The symbol that a row names.

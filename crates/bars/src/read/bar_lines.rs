@@ -1,14 +1,11 @@
 use std::path::{Path, PathBuf};
 
-use crate::bars::{Bar, Bars};
+use crate::bars::Bar;
 use crate::clean::fillers::FillerFinder;
-use crate::clean::gaps::Gap;
-use crate::clean::jumps::PAIR_SPACING_MAX_NS;
 use crate::clean::midnights::{Midnights, remark};
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
-use crate::clean::weekly_close::WeekEnds;
 use crate::error::message::shortened;
 use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result};
@@ -16,15 +13,16 @@ use crate::parse::adjusted_column::AdjustedColumn;
 use crate::parse::assumed_volume::AssumedVolume;
 use crate::parse::bar_file::{choose_prices, may_be_cut};
 use crate::parse::fields::RowFields;
-use crate::parse::format::{LaterLine, RowFormat, Unrecognised};
+use crate::parse::format::{LaterLine, RowFormat, Unrecognised, is_header_alone};
 use crate::parse::ledger::RowLedger;
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{ReadOptions, Repeats};
 use crate::parse::own_columns::OwnColumns;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
-use crate::parse::symbol::{is_currency_pair, is_name_of};
+use crate::parse::symbol::is_name_of;
 use crate::parse::symbol_column::{SharedTimes, SymbolColumn, symbol_in, symbols_of_rows};
+use crate::read::bar_doubts::{BarDoubts, KnownBars};
 use crate::read::summary::ReadSummary;
 use crate::time::date_order::split_named_month;
 use crate::time::timeframe::Timeframe;
@@ -34,65 +32,6 @@ use crate::time::zone::{Occurrence, Zone};
 /// Most lines without a recognised format before an error.
 const HEAD_LINES_MAX: usize = 8;
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
-/// Bars that were known before with which rows are compared: two years of minutes.
-const KNOWN_MAX: usize = 1 << 20;
-/// Relative difference of equal prices, whose noise is not rounded off.
-const PRICE_TOLERANCE: f64 = 1e-6;
-/// Largest factor between the closes of neighbouring bars of one instrument.
-const CLOSE_FACTOR_MAX: f64 = 10.0;
-/// Largest factor between such closes of a pair of currencies where bars are shorter than a day.
-const PAIR_CLOSE_FACTOR_MAX: f64 = 1.05;
-/// Largest factor between such closes of a pair of currencies where bars are days or longer.
-const PAIR_DAYS_CLOSE_FACTOR_MAX: f64 = 1.1;
-
-/// Time of known bars that shows the pauses of a market, its weekends among them.
-const PAUSES_SHOWN_NS: i64 = 14 * DAY_NS;
-
-/// The last bars that were known before, without further columns.
-#[derive(Debug, Default)]
-pub struct KnownBars(Vec<Bar>);
-
-impl KnownBars {
-    /// The last ones of `bars`.
-    pub fn new(bars: &Bars) -> Self {
-        let first = bars.len().saturating_sub(KNOWN_MAX);
-        KnownBars((first..bars.len()).map(|k| bars.without_columns(k)).collect())
-    }
-
-    /// Longest time from one bar to the next; `None` for too few bars to show the pauses of their
-    /// market.
-    fn longest_step_ns(&self) -> Option<i64> {
-        let span_ns = self.0.last()?.open_time - self.0.first()?.open_time;
-        let longest_ns = self.0.windows(2).map(|pair| pair[1].open_time - pair[0].open_time).max();
-        longest_ns.filter(|_| span_ns >= PAUSES_SHOWN_NS)
-    }
-
-    /// The ends of the weeks of bars of `base`.
-    fn week_ends(&self, base: Timeframe) -> WeekEnds {
-        let mut ends = WeekEnds::new(base);
-        for pair in self.0.windows(2) {
-            ends.add_pause(pair[0].open_time, pair[1].open_time, base.duration_ns());
-        }
-        ends
-    }
-}
-
-/// True if `later` may be the `known` bar after more trades. Noise of prices is no sign of them,
-/// and neither is a volume where none was known.
-fn has_more_trades(known: &Bar, later: &Bar) -> bool {
-    let has_more_volume = known.volume > 0.0 && known.volume < later.volume;
-    (has_other_price(known, later) || has_more_volume) && known.is_continued_by(later)
-}
-
-/// True if `bar` has another price than the `known` one. Noise makes none.
-fn has_other_price(known: &Bar, bar: &Bar) -> bool {
-    let mut prices = bar.prices().into_iter().zip(known.prices());
-    prices.any(|(own, known)| is_other_price(own, known))
-}
-
-fn is_other_price(own: f64, known: f64) -> bool {
-    (own - known).abs() > PRICE_TOLERANCE * known.abs()
-}
 
 /// Bars from lines of text as they arrive.
 ///
@@ -134,34 +73,21 @@ pub struct BarLines {
     known_until: Option<i64>,
     /// Rows of bars that were known already.
     passed_over: u64,
-    /// Bars that rows of their times must equal; none once one was another.
-    known: KnownBars,
     /// Midnights of the rows of days that were known before.
     known_midnights: Option<Midnights>,
     /// Times of the rows of days so far; their midnights in the place of times of day.
     day_stamps: Vec<RowTime>,
-    /// Longest time from one known bar to the next.
-    longest_step_ns: Option<i64>,
-    /// Close of the last bar, known before or not.
-    last_close: Option<f64>,
-    /// The last known bar after more trades.
-    finished: Option<Bar>,
+    doubts: BarDoubts,
     warnings: Vec<String>,
-    has_told_scale: bool,
     /// Open time of the last row's bar, known before or not.
     reached: Option<i64>,
     /// Distances of the rows so far; `None` once two were as far apart as bars of `base`.
     spacings: Option<Spacings>,
-    /// The ends of weeks that rows without offset show; `None` once the clock was doubted, and
-    /// where weeks show none.
-    week_ends: Option<WeekEnds>,
-    /// The last row's time, if it is without offset.
-    last_wall_ns: Option<i64>,
     /// The last bar's open time and row.
     last: Option<(i64, BarRow)>,
     /// Number of the line that is the last one and has no end.
     unfinished_line: Option<u64>,
-    /// Fields of the last row.
+    /// Fields of the last row, or of the header.
     field_count: usize,
     ledger: RowLedger,
     complaints: Vec<String>,
@@ -196,18 +122,12 @@ impl BarLines {
             count: 0,
             known_until,
             passed_over: 0,
-            known: KnownBars::default(),
             known_midnights: None,
             day_stamps: Vec::new(),
-            longest_step_ns: None,
-            last_close: None,
-            finished: None,
+            doubts: BarDoubts::new(base, options.symbol.as_deref()),
             warnings: Vec::new(),
-            has_told_scale: false,
             reached: None,
             spacings: Some(Spacings::default()),
-            week_ends: (base < Timeframe::D1).then(|| WeekEnds::new(base)),
-            last_wall_ns: None,
             last: None,
             unfinished_line: None,
             field_count: 0,
@@ -223,11 +143,7 @@ impl BarLines {
     /// time, and of days without bars, where the `known` ones have no such pause.
     #[must_use]
     pub fn comparing_with(self, known: KnownBars) -> Self {
-        let last_close = known.0.last().map(|known| known.close);
-        let base = self.base;
-        // The weeks of shares show no clock.
-        let week_ends = self.week_ends.filter(|_| !known.week_ends(base).close_elsewhere());
-        BarLines { longest_step_ns: known.longest_step_ns(), known, last_close, week_ends, ..self }
+        BarLines { doubts: self.doubts.comparing_with(known), ..self }
     }
 
     /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
@@ -286,14 +202,25 @@ impl BarLines {
     /// Fails if lines came and none of them revealed their format.
     ///
     /// # Errors
-    /// [`Error::UnknownFormat`].
+    /// [`Error::UnknownFormat`]; [`Error::BadRow`] for a header and a part of a row.
     pub fn finish(&self) -> Result<()> {
         match self.detect() {
             Err(reason) if self.format.is_none() && self.head.iter().any(|(_, text)| !text.is_empty()) => {
-                Err(reason.into_error(&self.name, &self.head))
+                Err(self.unfinished_first_row().unwrap_or_else(|| reason.into_error(&self.name, &self.head)))
             }
             _ => Ok(()),
         }
+    }
+
+    /// The error of a last line without an end that follows a header alone and is no row.
+    fn unfinished_first_row(&self) -> Option<Error> {
+        let ((line, text), before) = self.head.split_last()?;
+        let is_cut = self.unfinished_line == Some(*line) && !text.is_empty() && is_header_alone(before);
+        is_cut.then(|| {
+            let fault = RowFault::unreadable("a row with the columns of the header".to_owned());
+            let RowFault { kind, expected } = fault.without_end_of_line();
+            Error::BadRow { path: self.name.clone(), line: *line, kind, expected, text: shortened(text) }
+        })
     }
 
     /// Faults of the rows dropped since the last call, a sentence each.
@@ -314,14 +241,13 @@ impl BarLines {
     /// The last of the bars known before, where a row since the last call has more of it: it was
     /// unfinished.
     pub fn take_finished_bar(&mut self) -> Option<Bar> {
-        self.finished.take()
+        self.doubts.take_finished_bar()
     }
 
     /// True if `bar`, from [`take_finished_bar`](Self::take_finished_bar), has the prices that were
     /// known: its volume alone is more.
     pub fn has_known_prices(&self, bar: &Bar) -> bool {
-        let known = self.known.0.last().filter(|known| known.open_time == bar.open_time);
-        known.is_some_and(|known| !has_other_price(known, bar))
+        self.doubts.has_known_prices(bar)
     }
 
     /// Rows of bars that were known before.
@@ -362,6 +288,7 @@ impl BarLines {
             match format.header_line {
                 Some(header_line) if line < header_line => {}
                 Some(header_line) if line == header_line => {
+                    self.field_count = RowFields::split(&text, format.delimiter).len();
                     self.own_zone = OwnZone::in_header(&text, &format);
                     self.own_columns = OwnColumns::in_header(&text, &format, self.options.own_columns());
                     self.own_columns.check(&self.name)?;
@@ -497,22 +424,19 @@ impl BarLines {
     /// Warns once several weeks of the rows end as on another clock than the one they are read by.
     fn check_clock(&mut self, row: &BarRow, format: &RowFormat) -> Result<()> {
         let RowTime::Wall(wall_ns) = row.stamp else { return Ok(()) };
-        let before = self.last_wall_ns.replace(wall_ns);
         let close_delay_ns = self.base.duration_ns() - self.stamp_delay_ns();
-        let (Some(ends), Some(before)) = (&mut self.week_ends, before) else { return Ok(()) };
-        if !ends.add_pause(before, wall_ns, close_delay_ns) {
-            return Ok(());
-        }
-        let zone = self.zone(row)?;
-        let doubt = self.week_ends.as_ref().and_then(|ends| ends.doubt(format.name, zone));
-        if let Some(doubt) = doubt {
-            self.warnings.push(format!(
-                "{}: {doubt}; state the zone of these bars, and ingest those before anew with their zone stated",
-                self.name.display()
-            ));
-            self.week_ends = None;
+        if self.doubts.ends_week(wall_ns, close_delay_ns) {
+            let zone = self.zone(row)?.clone();
+            let doubt = self.doubts.clock(format.name, &zone);
+            self.warn(doubt);
         }
         Ok(())
+    }
+
+    /// Keeps a doubt about the bars.
+    fn warn(&mut self, doubt: Option<String>) {
+        let name = self.name.display();
+        self.warnings.extend(doubt.map(|doubt| format!("{name}: {doubt}")));
     }
 
     /// Time from the opening of a bar to its stamp.
@@ -628,7 +552,8 @@ impl BarLines {
             self.reached = Some(open_time);
             // Of several rows of a time one alone is the known bar.
             if self.options.repeats == Repeats::Refuse {
-                self.compare(&row.bar(open_time), row.line);
+                let doubt = self.doubts.known_bar(&row.bar(open_time), row.line);
+                self.warn(doubt);
             }
             return Ok(None);
         }
@@ -652,95 +577,22 @@ impl BarLines {
         }
         row.check_columns(&self.options.columns, &mut self.have_values)?;
         let bar = row.bar(open_time);
-        self.check_common_bars(&bar);
-        self.check_pause(open_time);
-        self.check_scale(&bar);
+        let is_first = self.last.is_none() && self.passed_over == 0;
+        if is_first && self.format.is_some_and(|format| format.columns.adjusted.is_some()) {
+            let doubt = self.doubts.common_bars(open_time);
+            self.warn(doubt);
+        }
+        let earlier = self.earlier_open_time();
+        for doubt in [self.doubts.pause(open_time, earlier), self.doubts.scale(&bar, earlier)] {
+            self.warn(doubt);
+        }
         (self.reached, self.last) = (Some(open_time), Some((open_time, row)));
         Ok(Some(bar))
-    }
-
-    /// Warns of the first bar that has other prices than the known one of its time. The last known
-    /// one may have been unfinished.
-    fn compare(&mut self, bar: &Bar, line: u64) {
-        let Ok(place) = self.known.0.binary_search_by_key(&bar.open_time, |known| known.open_time) else { return };
-        let is_last = place + 1 == self.known.0.len();
-        let has_values = bar.columns.iter().all(|value| value.is_finite());
-        if is_last && has_values && has_more_trades(&self.known.0[place], bar) {
-            self.finished = Some(bar.clone());
-            return;
-        }
-        let pairs = bar.prices().into_iter().zip(self.known.0[place].prices());
-        let named = ["open", "high", "low", "close"].into_iter().zip(pairs);
-        let mut unlike = named.filter(|(_, (own, known))| is_other_price(*own, *known));
-        let Some((name, (own, known))) = unlike.next() else { return };
-        self.warnings.push(format!(
-            "{}: line {line}: the bar that opens at {} has the {name} {own}, and the bars before have {known} there: they were changed since, or are those of another instrument; the ones of before count",
-            self.name.display(),
-            display_utc(bar.open_time)
-        ));
-        self.known = KnownBars::default();
-    }
-
-    /// Warns of the first bar if it has an adjusted price, and no row was one of the bars before:
-    /// no price shows if all were adjusted anew since.
-    fn check_common_bars(&mut self, bar: &Bar) {
-        let is_adjusted = self.format.is_some_and(|format| format.columns.adjusted.is_some());
-        let is_first = self.last.is_none() && self.passed_over == 0 && !self.known.0.is_empty();
-        if !is_first || !is_adjusted || self.base < Timeframe::D1 {
-            return;
-        }
-        self.warnings.push(format!(
-            "{}: the bars from {} on have no bar in common with those of before: if a dividend or split since has changed adjusted prices, nothing shows it, and predictions across the join are wrong; begin with some bars of before",
-            self.name.display(),
-            display_utc(bar.open_time)
-        ));
-    }
-
-    /// Warns of a pause of more than a day that is longer than all those of the known bars. A
-    /// history of some months need not show the great holidays.
-    fn check_pause(&mut self, open_time: i64) {
-        let Some((earlier, longest_step_ns)) = self.earlier_open_time().zip(self.longest_step_ns) else { return };
-        let pause = Gap { from: earlier + self.base.duration_ns(), to: open_time };
-        if open_time - earlier <= longest_step_ns.max(DAY_NS) || pause.is_of_a_holiday() {
-            return;
-        }
-        self.warnings.push(format!(
-            "{}: there is no bar from {} to {}, and the bars before have no pause of that length: are bars missing, or was it a holiday?",
-            self.name.display(),
-            display_utc(pause.from),
-            display_utc(pause.to)
-        ));
     }
 
     /// When the last bar opens, known before or not.
     fn earlier_open_time(&self) -> Option<i64> {
         self.last.as_ref().map(|(open_time, _)| *open_time).or(self.known_until)
-    }
-
-    /// Warns of the first bar whose close is far from that of the bar before it.
-    fn check_scale(&mut self, bar: &Bar) {
-        let Some(before) = self.last_close.replace(bar.close) else { return };
-        let factor = before.max(bar.close) / before.min(bar.close);
-        if self.has_told_scale || factor <= PAIR_CLOSE_FACTOR_MAX {
-            return;
-        }
-        let is_pair = self.options.symbol.as_deref().is_some_and(is_currency_pair);
-        let is_near = self.earlier_open_time().is_some_and(|earlier| bar.open_time - earlier <= PAIR_SPACING_MAX_NS);
-        let factor_max = match is_pair && is_near {
-            true if self.base < Timeframe::D1 => PAIR_CLOSE_FACTOR_MAX,
-            true => PAIR_DAYS_CLOSE_FACTOR_MAX,
-            false => CLOSE_FACTOR_MAX,
-        };
-        if factor <= factor_max {
-            return;
-        }
-        self.has_told_scale = true;
-        self.warnings.push(format!(
-            "{}: the bar that opens at {} closes at {}, and the bar before it at {before}: is it one of another instrument, or in another unit?",
-            self.name.display(),
-            display_utc(bar.open_time),
-            bar.close
-        ));
     }
 
     fn refuse(&mut self, line: u64, fault: RowFault, text: &[u8]) -> Result<()> {

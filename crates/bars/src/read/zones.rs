@@ -10,12 +10,13 @@ use crate::time::timeframe::Timeframe;
 
 /// One clock a file. Files of one format come from one vendor, and a short file alone does not
 /// reveal its clock. So all files of a format share one clock, except those that clearly show
-/// another.
+/// another. The zone of the options was stated, or is chosen for the reason `zone_why`.
 pub(super) fn choose_zones(
     sources: &[BarFile],
     options: &ReadOptions,
     close_delay_ns: i64,
     base: Timeframe,
+    zone_why: Option<&str>,
 ) -> Vec<ZoneChoice> {
     let stated = options.zone.as_ref();
     let week_ends = |source: &BarFile| {
@@ -38,7 +39,10 @@ pub(super) fn choose_zones(
         })
         .collect();
     let others = files.iter().zip(&own).filter(|(_, own)| own.is_none()).map(|(file, _)| file);
-    let common = common_choices(others, options, base);
+    let mut common = common_choices(others, options, base);
+    if let Some(why) = zone_why {
+        common.values_mut().for_each(|choice| why.clone_into(&mut choice.why));
+    }
     own.into_iter().zip(&files).map(|(own, file)| own.unwrap_or_else(|| common[&file.format].clone())).collect()
 }
 

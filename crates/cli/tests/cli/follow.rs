@@ -57,6 +57,16 @@ fn assert_followed(followed: &str, whole: &str, after: &str) -> usize {
     assert_followed_as(followed, whole, after, |found, expected| found == expected)
 }
 
+/// `bars`, the last of which is unfinished: all its prices are the open.
+fn with_unfinished_last(bars: &str) -> String {
+    let (before, last) = bars.trim_end().rsplit_once('\n').unwrap();
+    let mut fields: Vec<&str> = last.split(',').collect();
+    let open = fields[1];
+    fields[2..5].fill(open);
+    fields[5] = "1";
+    format!("{before}\n{}\n", fields.join(","))
+}
+
 /// Follows the bars from the middle of a bin of H4 in the second week on; the predictions, which
 /// are those of the whole series. The bars before are `first.csv`.
 fn follow_the_second_half(stage: &Stage, is_same: fn(&str, &str) -> bool) -> String {
@@ -190,6 +200,14 @@ fn each_of_several_instruments_is_followed_by_its_name() {
     assert_eq!(ending["symbol"], "EURUSD");
     let [message, _] = stage.fails("predict --run run --follow whole.csv", 2);
     assert!(message.contains("series.h5: --symbol says whose bars are followed: EURUSD, USDJPY"), "{message}");
+    // The option alone was told, which is no help.
+    std::fs::create_dir(stage.path("live")).unwrap();
+    stage.write("live/bars.csv", "");
+    let [message, _] = stage.fails("predict --run run --follow live", 3);
+    assert!(
+        message.contains("live: is a folder, and one file is followed; the newest in it is live/bars.csv"),
+        "{message}"
+    );
     let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol GBPUSD", 2);
     assert!(message.starts_with("--symbol GBPUSD: ") && message.contains("series.h5 has EURUSD, USDJPY"), "{message}");
     let [message, _] = stage.fails("predict --run run --follow EURUSD.csv --symbol usd/jpy", 2);
@@ -273,7 +291,7 @@ fn input_that_is_no_bars_writes_the_message_alone() {
     }
     let folder = stage.run("predict --run run --follow run").code(3).stdout("");
     let message = String::from_utf8_lossy(&folder.get_output().stderr).into_owned();
-    assert!(message.contains("megabatch: run: cannot be read"), "{message}");
+    assert!(message.contains("megabatch: run: is a folder, and one file is followed"), "{message}");
     std::fs::write(stage.path("bars.csv.gz"), [0x1f, 0x8b, 8, 0]).unwrap();
     let packed = stage.run("predict --run run --follow bars.csv.gz").code(3).stdout("");
     let message = String::from_utf8_lossy(&packed.get_output().stderr).into_owned();
@@ -307,13 +325,43 @@ fn predictions_that_the_file_has_are_continued() {
         if let Some((earlier, last)) = stage.text(out).trim_end().rsplit_once('\n').filter(|_| header_lines == 1) {
             stage.write(out, &format!("{earlier}\n{},900,900,900\n", last.split(',').next().unwrap()));
             let told = stage.told(&line);
-            assert!(told.contains("warning: the output has another prediction at 2018-01-11 "), "{told}");
+            assert!(told.contains("warning: the output had another prediction at 2018-01-11 "), "{told}");
+            assert_eq!(stage.text(out), stage.text(&format!("whole-{out}")));
         }
         stage.write(out, "older\n");
         let [message, _] = stage.fails(&line, 2);
         assert!(message.contains(&format!("{out}: line 1 is no prediction")), "{message}");
         assert_eq!(stage.text(out), "older\n");
     }
+}
+
+/// The prediction of a bar that was unfinished stayed in the file.
+#[test]
+fn the_prediction_of_a_bar_that_was_unfinished_is_replaced() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let [first, second, third] =
+        ["2018-01-11 13:07", "2018-01-11 13:40", "2018-01-11 14:10"].map(|time| bars.find(time).unwrap());
+    let before = with_unfinished_last(&bars[..second]);
+    let last = before.trim_end().rfind('\n').unwrap() + 1;
+    stage.write("first.csv", &bars[..first]);
+    stage.write("unfinished.csv", &before);
+    let follow = |live: &str, history: &str, out: &str| {
+        stage.write("live.csv", live);
+        stage.succeeds(&format!("predict --run run --follow live.csv --stop-at-end --history {history} --out {out}"));
+    };
+    follow(&bars[first..third], "first.csv", "whole.csv");
+    // The file is written anew, or the bar has come to be the last of the history.
+    for (live, history) in [(first, "first.csv"), (last, "unfinished.csv")] {
+        follow(&before[first..], "first.csv", "out.csv");
+        follow(&bars[live..third], history, "out.csv");
+        assert!(stage.text("out.csv") == stage.text("whole.csv"), "{history}");
+        std::fs::remove_file(stage.path("out.csv")).unwrap();
+    }
+    follow(&before[first..], "first.csv", "out.csv");
+    let line = "predict --run run --follow - --history unfinished.csv --out out.csv";
+    piped(&stage, line, &bars[last..third]);
+    assert!(stage.text("out.csv") == stage.text("whole.csv"));
 }
 
 // `predict --follow` of a run with training.carry_state=false, the default, was refused after the
@@ -412,7 +460,7 @@ fn what_cannot_be_followed_is_refused() {
         ("--run spread --follow -", 2, "spread_pips is a feature of the model"),
         ("--run carried --follow - --out x.h5", 2, "expected .csv or .jsonl"),
         ("--run carried --follow absent.csv", 3, "absent.csv: cannot be opened"),
-        ("--run carried --follow carried", 3, "carried: cannot be read"),
+        ("--run carried --follow carried", 3, "carried: is a folder, and one file is followed"),
         ("--run carried --follow - --data other.h5", 3, "other.h5: the model of carried takes"),
     ] {
         let [message, _] = stage.fails(&format!("predict {line}"), code);
@@ -506,12 +554,8 @@ fn a_history_is_read_again_once_a_bar_follows_its_last() {
     let stage = trained("");
     let bars = stage.text("EURUSD.csv");
     let at = bars.find("2018-01-11 13:07").unwrap();
-    let (before, last) = bars[..at].trim_end().rsplit_once('\n').unwrap();
-    let mut fields: Vec<&str> = last.split(',').collect();
-    let open = fields[1];
-    fields[2..5].fill(open);
-    fields[5] = "1";
-    stage.write("unfinished.csv", &format!("{before}\n{}\n", fields.join(",")));
+    let (_, last) = bars[..at].trim_end().rsplit_once('\n').unwrap();
+    stage.write("unfinished.csv", &with_unfinished_last(&bars[..at]));
     let mut child = stage
         .command("predict --run run --follow - --history unfinished.csv")
         .stdin(Stdio::piped())
@@ -533,13 +577,9 @@ fn a_last_bar_that_was_unfinished_is_the_one_of_the_followed_file() {
     let bars = stage.text("EURUSD.csv");
     let at = bars.find("2018-01-11 13:07").unwrap();
     let (before, last) = bars[..at].trim_end().rsplit_once('\n').unwrap();
-    let mut fields: Vec<&str> = last.split(',').collect();
-    let open = fields[1];
-    fields[2..5].fill(open);
-    fields[5] = "1";
     stage.write("first.csv", &bars[..at]);
     stage.write("live.csv", &bars[at..]);
-    stage.write("unfinished.csv", &format!("{before}\n{}\n", fields.join(",")));
+    stage.write("unfinished.csv", &with_unfinished_last(&bars[..at]));
     stage.write("again.csv", &bars[before.len() + 1..]);
     let line = |live: &str, history: &str, out: &str| {
         format!("predict --run run --follow {live} --stop-at-end --history {history} --out {out}")

@@ -44,13 +44,15 @@ impl<'a> BarStream<'a> {
         BarStream { functions, ..self }
     }
 
-    /// Replays bars of the past. The states depend on the last segment alone. Nothing is predicted.
-    pub(crate) fn replay(&mut self, bars: &Bars, holes: GapPolicy) -> Result<()> {
-        let Some(segment) = holes.segments(bars).pop() else { return Ok(()) };
+    /// Replays bars of the past, and gives the step of the last one. The states depend on the last
+    /// segment alone. Nothing is predicted.
+    pub(crate) fn replay(&mut self, bars: &Bars, holes: GapPolicy) -> Result<Option<SeriesStep>> {
+        let Some(segment) = holes.segments(bars).pop() else { return Ok(None) };
         let mut rows = vec![Vec::new(); self.series.windows().len()];
+        let mut last = None;
         self.restart();
         for index in segment {
-            self.series.push(&bars.bar(index))?;
+            last = Some(self.series.push(&bars.bar(index))?);
             if self.windows.is_some() {
                 self.keep_rows();
                 continue;
@@ -64,7 +66,7 @@ impl<'a> BarStream<'a> {
             }
         }
         rows.iter().enumerate().for_each(|(k, rows)| self.follower.push(k, rows));
-        Ok(())
+        Ok(last)
     }
 
     /// Takes the next bar into the series: resampling, features and scaling.
@@ -81,17 +83,22 @@ impl<'a> BarStream<'a> {
         if step.begins_segment {
             self.restart();
         }
-        if self.windows.is_none() {
-            (0..self.series.windows().len()).for_each(|k| self.follower.push(k, self.series.closed(k)));
-            return step.has_full_windows.then(|| self.follower.predict());
+        match self.windows {
+            Some(_) => self.keep_rows(),
+            None => (0..self.series.windows().len()).for_each(|k| self.follower.push(k, self.series.closed(k))),
         }
-        self.keep_rows();
+        self.outputs(step)
+    }
+
+    /// The outputs [K, M] after the bar of `step`, the last one, if it has a sample.
+    pub(crate) fn outputs(&mut self, step: SeriesStep) -> Option<Vec<f32>> {
         if !step.has_full_windows {
             return None;
         }
-        self.follower.restart();
-        let windows = self.windows.iter().flatten().enumerate();
-        windows.for_each(|(k, rows)| self.follower.push(k, rows));
+        if let Some(windows) = &self.windows {
+            self.follower.restart();
+            windows.iter().enumerate().for_each(|(k, rows)| self.follower.push(k, rows));
+        }
         Some(self.follower.predict())
     }
 

@@ -6,14 +6,14 @@ use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
 use megabatch_bars::{
-    Bar, BarLines, Bars, Error as BarsError, KnownBars, Result as BarsResult, likely_symbol, named_pair,
+    Bar, BarLines, Bars, Error as BarsError, KnownBars, Result as BarsResult, SeriesStep, likely_symbol, named_pair,
 };
 use megabatch_gpu_core::Device;
 use megabatch_nn_cpu::StreamingPredictor;
 use serde_json::json;
 
 use super::bar_stream::{BarStream, Streaming};
-use super::forecast_lines::{ForecastLines, LineForm};
+use super::forecast_lines::{ForecastLines, LineForm, LineOutcome};
 use super::stream_progress::{StreamProgress, StreamTotals, needed_text};
 use super::streaming_model::{FollowRequest, History, StreamingModel, refuse};
 use super::tail::{AtEnd, BarSource, Tail};
@@ -29,7 +29,7 @@ use crate::text::{plural, utc};
 /// Destination of predictions, a line for each bar.
 pub enum LineOutput<'a> {
     /// A file: CSV, or JSON if its name ends in `.jsonl`. Predictions that it has stay, and those
-    /// of later bars follow them.
+    /// of later bars follow them. That of its last bar is replaced if the bar is another one now.
     File(&'a Path),
     /// Anything else.
     Writer {
@@ -60,6 +60,7 @@ pub fn follow(
             "--device {gpu}: states go on by one step a bar, which the CPU takes; leave --device out, or give cpu"
         )));
     }
+    source.require_file()?;
     let subject = StreamingModel::open(request, source.name(), host)?;
     require_own_name(source.name(), &subject, request, host)?;
     let file = match &source {
@@ -84,10 +85,10 @@ pub fn follow(
         }
     };
     let mut lines = bar_lines().comparing_with(KnownBars::new(&bars));
-    let mut first = Ok(Vec::new());
+    let (mut first, mut is_finished) = (Ok(Vec::new()), false);
     if file.is_some() {
         let passed = PassedLines::read(&mut tail, &mut lines, host)?;
-        first = passed.next;
+        (first, is_finished) = (passed.next, passed.finished.is_some());
         if let Some(bar) = passed.finished {
             replace_last(&mut bars, bar, &subject.symbol, host);
             lines = lines.comparing_with(KnownBars::new(&bars));
@@ -125,9 +126,12 @@ pub fn follow(
         after_finished: &|bar| {
             let (mut bars, _) = subject.history(&request.history)?;
             replace_last(&mut bars, bar, &subject.symbol, host);
-            Ok(begin(&subject, bars, &request.history, host)?.0)
+            begin(&subject, bars, &request.history, host)
         },
     };
+    if is_finished {
+        stream.renew_last(&history, &mut forecasts, host)?;
+    }
     match stream.run(first, &mut tail, &mut forecasts, host) {
         // A reader that went away, as `head` does, is no error.
         Err(error) if error.find::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {}
@@ -228,6 +232,8 @@ struct SeenBars {
     bars: usize,
     /// When the last of them closes.
     closes: Option<i64>,
+    /// The step of the last of them.
+    last: Option<SeriesStep>,
 }
 
 /// The model with the states after its history.
@@ -247,9 +253,9 @@ fn begin<'a>(
     let follower =
         StreamingPredictor::open_in(subject.precision(), &Device::cpu(), subject.model()?, &subject.weights)?;
     let mut live = BarStream::new(series, follower, subject.streaming()).with_functions(functions);
-    live.replay(&bars, subject.spec.holes)?;
+    let last = live.replay(&bars, subject.spec.holes)?;
     let closes = bars.len().checked_sub(1).map(|last| bars.close_time(last));
-    Ok((live, SeenBars { bars: bars.len(), closes }))
+    Ok((live, SeenBars { bars: bars.len(), closes, last }))
 }
 
 fn greeting(subject: &StreamingModel, history: &SeenBars, name: &Path) -> String {
@@ -279,7 +285,7 @@ struct Stream<'s, 'o> {
     progress: &'s mut StreamProgress<'o>,
     totals: StreamTotals,
     /// The model after the history with this bar in the place of its last one.
-    after_finished: &'s dyn Fn(Bar) -> Result<BarStream<'o>>,
+    after_finished: &'s dyn Fn(Bar) -> Result<(BarStream<'o>, SeenBars)>,
 }
 
 impl Stream<'_, '_> {
@@ -324,24 +330,16 @@ impl Stream<'_, '_> {
             if !bars.is_empty()
                 && let Some(bar) = finished.take()
             {
-                *self.live = (self.after_finished)(bar)?;
+                let (live, history) = (self.after_finished)(bar)?;
+                *self.live = live;
+                self.renew_last(&history, forecasts, host)?;
             }
             for bar in bars {
                 let step = self.live.close(&bar)?;
                 self.totals.bars += 1;
                 self.totals.holes += u64::from(step.hole.is_some());
-                match self.live.predict(step) {
-                    Some(outputs) if forecasts.has(step.close_time) => {
-                        self.totals.already_written += 1;
-                        if forecasts.has_others(step.close_time, &outputs) {
-                            host.observer.note(&other_predictions(step.close_time));
-                        }
-                    }
-                    Some(outputs) => {
-                        forecasts.write(step.close_time, &outputs)?;
-                        self.totals.predictions += 1;
-                    }
-                    None => {}
+                if let Some(outputs) = self.live.predict(step) {
+                    self.write(step.close_time, &outputs, forecasts, host)?;
                 }
                 self.progress.see(step, self.live, &self.totals);
             }
@@ -360,13 +358,43 @@ impl Stream<'_, '_> {
         self.lines.finish()?;
         Ok(forecasts.finish()?)
     }
+
+    /// Predicts the last bar of the `history` anew, which was unfinished in the bars before, if the
+    /// output ends with a prediction of it.
+    fn renew_last(&mut self, history: &SeenBars, forecasts: &mut ForecastLines<'_>, host: &Host<'_>) -> Result<()> {
+        if let Some(step) = history.last.filter(|step| forecasts.ended_at(step.close_time))
+            && let Some(outputs) = self.live.outputs(step)
+        {
+            self.write(step.close_time, &outputs, forecasts, host)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the prediction of the bar that closed at `close_time`.
+    fn write(
+        &mut self,
+        close_time: i64,
+        outputs: &[f32],
+        forecasts: &mut ForecastLines<'_>,
+        host: &Host<'_>,
+    ) -> Result<()> {
+        let outcome = forecasts.write(close_time, outputs)?;
+        match outcome {
+            LineOutcome::Kept => self.totals.already_written += 1,
+            LineOutcome::Written | LineOutcome::Replaced { .. } => self.totals.predictions += 1,
+        }
+        if outcome == (LineOutcome::Replaced { has_others: true }) {
+            host.observer.note(&replaced_prediction(close_time));
+        }
+        Ok(())
+    }
 }
 
 /// The remark on the last prediction that an output had before, of the bar that closed at
 /// `close_time`.
-fn other_predictions(close_time: i64) -> String {
+fn replaced_prediction(close_time: i64) -> String {
     format!(
-        "warning: the output has another prediction at {} than the model gives now, and keeps its lines: they are of another model or history, or that bar was unfinished; for all anew, write to a new file",
+        "warning: the output had another prediction at {} than the model gives now, which is in its place: that bar was unfinished, or all lines before are of another model or history; for all anew, write to a new file",
         utc(close_time)
     )
 }

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, Write};
+use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write};
+use std::ops::Range;
 use std::path::Path;
 
 use megabatch_nn::loss::Loss;
@@ -40,6 +41,8 @@ pub(super) struct ForecastLines<'o> {
     form: LineForm,
     /// True once the header is written.
     has_begun: bool,
+    /// The file to which lines are appended, if it had some before.
+    file: Option<File>,
     /// The last line that the output had before.
     last: Option<EarlierLine>,
     loss: Loss,
@@ -59,6 +62,24 @@ struct EarlierLine {
     is_own: bool,
     /// Predictions of this instrument.
     predictions: Vec<f32>,
+    /// The line without its end.
+    text: String,
+    /// Bytes of the file that the line and its end take.
+    place: Range<u64>,
+}
+
+/// Treatment of a line that was to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LineOutcome {
+    /// The line is new.
+    Written,
+    /// The output had the line before, or one of a later bar.
+    Kept,
+    /// The line is in the place of the last one that the output had before.
+    Replaced {
+        /// False if both differ by rounding alone.
+        has_others: bool,
+    },
 }
 
 /// Largest difference of two equal predictions, by the largest of their line: that of rounding.
@@ -89,11 +110,12 @@ impl<'o> ForecastLines<'o> {
     ) -> Self {
         let (values, named) = by_name(loss, &vec![0.0; outputs], horizons);
         let names = named.into_iter().map(|(name, _)| name).collect();
-        ForecastLines { to, form, has_begun: false, last: None, loss, horizons, width: values.len(), instrument, names }
+        let width = values.len();
+        ForecastLines { to, form, has_begun: false, file: None, last: None, loss, horizons, width, instrument, names }
     }
 
-    /// Goes on after the lines in the file at `path`. A last line that was cut off when it was
-    /// written is removed.
+    /// Goes on after the lines in the file at `path`, to which lines are appended. A last line that
+    /// was cut off when it was written is removed.
     ///
     /// # Errors
     /// A usage error for lines that are no predictions of this form.
@@ -114,7 +136,8 @@ impl<'o> ForecastLines<'o> {
                 break;
             }
             count += 1;
-            if !is_whole || !self.take_line(str::from_utf8(&line).unwrap_or_default().trim_end(), count) {
+            let place = whole_bytes..whole_bytes + read as u64;
+            if !is_whole || !self.take_line(str::from_utf8(&line).unwrap_or_default().trim_end(), count, place) {
                 return Err(Error::usage(format!(
                     "{}: line {count} is no prediction as this model gives them; write to a new file, or to one with its predictions",
                     path.display()
@@ -122,25 +145,27 @@ impl<'o> ForecastLines<'o> {
             }
             whole_bytes += read as u64;
         }
+        self.file = Some(reader.into_inner());
         self.has_begun = true;
         Ok(())
     }
 
-    /// Takes the time of the `count`-th line of a file, if it is of this instrument. False for a
-    /// line of another form.
-    fn take_line(&mut self, line: &str, count: u64) -> bool {
+    /// Takes the `count`-th line of a file, if it is of this instrument. False for a line of
+    /// another form.
+    fn take_line(&mut self, line: &str, count: u64, place: Range<u64>) -> bool {
         if self.form == LineForm::Csv && count == 1 {
             return line == self.header();
         }
-        let Some(line) = self.parse_line(line) else { return false };
-        if line.is_own && !self.has(line.time_ns) {
+        let Some(line) = self.parse_line(line, place) else { return false };
+        if line.is_own && self.last.as_ref().is_none_or(|last| last.time_ns < line.time_ns) {
             self.last = Some(line);
         }
         true
     }
 
     /// The parts of a line; `None` for one of another form.
-    fn parse_line(&self, line: &str) -> Option<EarlierLine> {
+    fn parse_line(&self, line: &str, place: Range<u64>) -> Option<EarlierLine> {
+        let text = line.to_owned();
         match self.form {
             LineForm::Csv => {
                 let (time, rest) = line.split_once(',')?;
@@ -151,12 +176,12 @@ impl<'o> ForecastLines<'o> {
                     None => Some(rest),
                 };
                 let Some(own) = own else {
-                    return Some(EarlierLine { time_ns, is_own: false, predictions: Vec::new() });
+                    return Some(EarlierLine { time_ns, is_own: false, predictions: Vec::new(), text, place });
                 };
                 let mut predictions = own.split(',').map(|number| number.parse().ok()).collect::<Option<Vec<f32>>>()?;
                 let is_alike = predictions.len() == self.width * (1 + self.names.len());
                 predictions.truncate(self.width);
-                is_alike.then_some(EarlierLine { time_ns, is_own: true, predictions })
+                is_alike.then_some(EarlierLine { time_ns, is_own: true, predictions, text, place })
             }
             LineForm::Json => {
                 let line: Value = serde_json::from_str(line).ok()?;
@@ -168,24 +193,23 @@ impl<'o> ForecastLines<'o> {
                 // NaN is null.
                 let number = |value: &Value| value.as_f64().unwrap_or(f64::NAN) as f32;
                 let predictions = numbers("predictions")?.iter().map(number).collect();
-                Some(EarlierLine { time_ns, is_own: instrument == self.instrument.as_deref(), predictions })
+                let is_own = instrument == self.instrument.as_deref();
+                Some(EarlierLine { time_ns, is_own, predictions, text, place })
             }
         }
     }
 
-    /// True if the output had the line of the bar that closed at `time_ns`, or of a later one.
-    pub(super) fn has(&self, time_ns: i64) -> bool {
-        self.last.as_ref().is_some_and(|last| time_ns <= last.time_ns)
+    /// True if the last line that the output had before is of the bar that closed at `time_ns`.
+    pub(super) fn ended_at(&self, time_ns: i64) -> bool {
+        self.last.as_ref().is_some_and(|last| last.time_ns == time_ns)
     }
 
-    /// True if the last line that the output had is of the bar that closed at `time_ns`, and has
-    /// other predictions than the model's `outputs` [K, M].
-    pub(super) fn has_others(&self, time_ns: i64, outputs: &[f32]) -> bool {
-        let Some(last) = self.last.as_ref().filter(|last| last.time_ns == time_ns) else { return false };
+    /// True if a line has other predictions than the model's `outputs` [K, M].
+    fn has_others(&self, line: &EarlierLine, outputs: &[f32]) -> bool {
         let (values, _) = by_name(self.loss, outputs, self.horizons);
-        let all = values.iter().chain(&last.predictions);
+        let all = values.iter().chain(&line.predictions);
         let largest = all.fold(0.0_f32, |largest, value| largest.max(value.abs()));
-        values.iter().zip(&last.predictions).any(|(now, then)| (now - then).abs() > ROUNDING * largest)
+        values.iter().zip(&line.predictions).any(|(now, then)| (now - then).abs() > ROUNDING * largest)
     }
 
     /// The column names of CSV.
@@ -208,30 +232,61 @@ impl<'o> ForecastLines<'o> {
             return Ok(());
         }
         self.has_begun = true;
-        self.hand_over(self.header())
+        self.hand_over(&(self.header() + "\n"))
     }
 
-    /// Writes the line of the bar that closed at `time_ns`, from the model's outputs [K, M].
-    pub(super) fn write(&mut self, time_ns: i64, outputs: &[f32]) -> io::Result<()> {
-        self.begin()?;
+    /// Writes the line of the bar that closed at `time_ns`, from the model's outputs [K, M]. If the
+    /// output ended with another line of that bar before, as of one that was unfinished, the new
+    /// one takes its place.
+    pub(super) fn write(&mut self, time_ns: i64, outputs: &[f32]) -> io::Result<LineOutcome> {
+        if self.last.as_ref().is_some_and(|last| time_ns < last.time_ns) {
+            return Ok(LineOutcome::Kept);
+        }
+        let line = self.line(time_ns, outputs)?;
+        let Some(last) = self.last.take_if(|last| last.time_ns == time_ns) else {
+            self.begin()?;
+            self.hand_over(&(line + "\n"))?;
+            return Ok(LineOutcome::Written);
+        };
+        if last.text == line {
+            return Ok(LineOutcome::Kept);
+        }
+        let later = self.cut_out(&last.place)?;
+        self.hand_over(&(later + &line + "\n"))?;
+        Ok(LineOutcome::Replaced { has_others: self.has_others(&last, outputs) })
+    }
+
+    /// Ends the file before the line at `place`, and gives the lines of other instruments behind
+    /// it.
+    fn cut_out(&mut self, place: &Range<u64>) -> io::Result<String> {
+        let mut later = String::new();
+        if let Some(file) = &mut self.file {
+            file.seek(SeekFrom::Start(place.end))?;
+            file.read_to_string(&mut later)?;
+            file.set_len(place.start)?;
+        }
+        Ok(later)
+    }
+
+    /// The line of the bar that closed at `time_ns`, without its end.
+    fn line(&self, time_ns: i64, outputs: &[f32]) -> io::Result<String> {
         let (values, named) = by_name(self.loss, outputs, self.horizons);
         let time = jiff::Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of nanoseconds are a time");
         let instrument = self.instrument.as_deref();
-        let line = match self.form {
+        match self.form {
             LineForm::Json => {
                 let named = named.iter().map(|(name, values)| (name.as_str(), values.as_slice())).collect();
                 let line = JsonLine { time: time.to_string(), time_ns, instrument, predictions: &values, named };
-                serde_json::to_string(&line)?
+                Ok(serde_json::to_string(&line)?)
             }
             LineForm::Csv => {
                 let mut line = time.to_string();
                 instrument.iter().for_each(|name| line.push_str(&format!(",{}", csv_field(name))));
                 let all = values.iter().chain(named.iter().flat_map(|(_, values)| values));
                 all.for_each(|value| line.push_str(&format!(",{value}")));
-                line
+                Ok(line)
             }
-        };
-        self.hand_over(line)
+        }
     }
 
     /// Ends the table; without predictions it is a table without rows.
@@ -239,9 +294,8 @@ impl<'o> ForecastLines<'o> {
         self.begin()
     }
 
-    fn hand_over(&mut self, mut line: String) -> io::Result<()> {
-        line.push('\n');
-        self.to.write_all(line.as_bytes())?;
+    fn hand_over(&mut self, lines: &str) -> io::Result<()> {
+        self.to.write_all(lines.as_bytes())?;
         self.to.flush()
     }
 }
@@ -250,31 +304,68 @@ impl<'o> ForecastLines<'o> {
 mod tests {
     use super::*;
 
+    const MINUTE_NS: i64 = 60_000_000_000;
+
     /// Lines at minutes from 0 on, with outputs [K, M] each, in a new file at `path`.
     fn write(path: &Path, form: LineForm, loss: Loss, horizons: usize, outputs: &[&[f32]]) {
         let to = Box::new(File::create(path).unwrap());
         let mut lines = ForecastLines::new(to, form, loss, horizons, outputs[0].len(), None);
-        (0..).zip(outputs).for_each(|(minute, outputs)| lines.write(minute * 60_000_000_000, outputs).unwrap());
+        for (minute, outputs) in (0..).zip(outputs) {
+            assert_eq!(lines.write(minute * MINUTE_NS, outputs).unwrap(), LineOutcome::Written);
+        }
         lines.finish().unwrap();
     }
 
+    /// Lines that go on after those at `path`.
+    fn going_on(path: &Path, form: LineForm, loss: Loss, instrument: Option<&str>) -> ForecastLines<'static> {
+        let to = Box::new(File::options().append(true).open(path).unwrap());
+        let mut lines = ForecastLines::new(to, form, loss, 3, 3, instrument.map(str::to_owned));
+        lines.continue_file(path).unwrap();
+        lines
+    }
+
+    /// The line of a bar that was unfinished stayed beside the bar as it was later.
     #[test]
-    fn the_last_line_of_a_file_is_compared() {
+    fn the_last_line_of_a_file_is_replaced_by_another_one() {
         let folder = tempfile::tempdir().unwrap();
+        let (kept, replaced) = (LineOutcome::Kept, |has_others| LineOutcome::Replaced { has_others });
         for (form, name) in [(LineForm::Csv, "out.csv"), (LineForm::Json, "out.jsonl")] {
             // A model of `cross_entropy` has one class a line, and its own lines were refused.
-            for loss in [Loss::Mse, Loss::CrossEntropy] {
-                let path = folder.path().join(name);
-                write(&path, form, loss, 3, &[&[0.0, 1.0, 2.0], &[2.0, f32::NAN, -1.0]]);
-                let mut lines = ForecastLines::new(Box::new(io::sink()), form, loss, 3, 3, None);
-                lines.continue_file(&path).unwrap();
-                assert_eq!([60_000_000_000, 60_000_000_001].map(|time| lines.has(time)), [true, false]);
-                let has_others = |time: i64, outputs: &[f32]| lines.has_others(time, outputs);
-                assert!(!has_others(60_000_000_000, &[2.0, f32::NAN, -1.0]), "{loss:?}");
-                assert!(!has_others(0, &[2.0, 1.0, 0.0]), "{loss:?}");
-                assert_eq!(has_others(60_000_000_000, &[2.0, 1.0, -0.9]), loss == Loss::Mse);
+            for (loss, last, expected) in [
+                (Loss::Mse, [2.0, f32::NAN, -1.0], kept),
+                (Loss::Mse, [2.0, 1.0, -0.9], replaced(true)),
+                (Loss::Mse, [2.0, f32::NAN, -1.000_1], replaced(false)),
+                (Loss::CrossEntropy, [2.0, f32::NAN, -1.0], kept),
+            ] {
+                let [path, whole] = [name.to_owned(), format!("whole-{name}")].map(|name| folder.path().join(name));
+                let first: &[f32] = &[0.0, 1.0, 2.0];
+                write(&path, form, loss, 3, &[first, &[2.0, f32::NAN, -1.0]]);
+                write(&whole, form, loss, 3, &[first, &last, first]);
+                let mut lines = going_on(&path, form, loss, None);
+                assert_eq!([0, MINUTE_NS].map(|time| lines.ended_at(time)), [false, true]);
+                let outcomes = [[2.0, 1.0, 0.0], last, [0.0, 1.0, 2.0]];
+                let outcomes =
+                    [0, 1, 2].map(|minute| lines.write(minute as i64 * MINUTE_NS, &outcomes[minute]).unwrap());
+                assert_eq!(outcomes, [kept, expected, LineOutcome::Written], "{loss:?} {last:?}");
+                let [found, whole] = [&path, &whole].map(|path| std::fs::read_to_string(path).unwrap());
+                assert_eq!(found, whole, "{loss:?} {last:?}");
             }
         }
+    }
+
+    #[test]
+    fn lines_of_other_instruments_stay_where_one_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.csv");
+        let times = ["1970-01-01T00:00:00Z", "1970-01-01T00:01:00Z"];
+        let line = |time: usize, name: &str, value: u32| format!("{},{name},{value},{value},{value}\n", times[time]);
+        let (header, others) = ("time,instrument,h1,h2,h3\n", line(0, "B", 2) + &line(1, "B", 3));
+        std::fs::write(&path, [header, &line(0, "A", 1), &others].concat()).unwrap();
+        let mut lines = going_on(&path, LineForm::Csv, Loss::Mse, Some("A"));
+        assert_eq!(lines.write(0, &[9.0; 3]).unwrap(), LineOutcome::Replaced { has_others: true });
+        assert_eq!(lines.write(MINUTE_NS, &[8.0; 3]).unwrap(), LineOutcome::Written);
+        let expected = [header, &others, &line(0, "A", 9), &line(1, "A", 8)].concat();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
     }
 
     /// Lines with other numbers of fields were taken for predictions.

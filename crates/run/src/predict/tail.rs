@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use megabatch_bars::{ByteOrder, LINE_BYTES_MAX};
+use megabatch_bars::{ByteOrder, LINE_BYTES_MAX, bar_files};
 
 use super::growing_file::GrowingFile;
 use crate::error::{Error, Result};
@@ -53,6 +53,24 @@ impl BarSource<'_> {
             BarSource::File { path, .. } => path,
             BarSource::Lines { name, .. } => Path::new(*name),
         }
+    }
+
+    /// Refuses a folder, with the file in it that was written last.
+    ///
+    /// # Errors
+    /// A data error.
+    pub(super) fn require_file(&self) -> Result<()> {
+        let path = match self {
+            BarSource::File { path, .. } if path.is_dir() => path,
+            _ => return Ok(()),
+        };
+        let modified = |file: &PathBuf| file.metadata().and_then(|found| found.modified()).ok();
+        let newest = bar_files(path).unwrap_or_default().into_iter().max_by_key(modified);
+        let newest = newest.map_or_else(
+            || "there is no file of bars in it".to_owned(),
+            |newest| format!("the newest in it is {}", newest.display()),
+        );
+        Err(Error::data(format!("{}: is a folder, and one file is followed; {newest}", path.display())))
     }
 }
 
@@ -180,9 +198,6 @@ impl<'a> Tail<'a> {
         };
         let file = File::open(path).map_err(|error| unusable(path, "opened", &error))?;
         let found = file.metadata().map_err(|error| unusable(path, "read", &error))?;
-        if found.is_dir() {
-            return Err(unusable(path, "read", &io::ErrorKind::IsADirectory.into()));
-        }
         let mut reader = BufReader::new(GrowingFile::new(file, &found));
         if reader.fill_buf().map_err(|error| unusable(path, "read", &error))?.starts_with(GZIP_MAGIC) {
             let path = path.display();
@@ -351,6 +366,25 @@ mod tests {
         assert!(!piped.next_ready(&mut line).unwrap());
         assert!(piped.next_into(&mut line).unwrap() && line == b"one");
         assert!(!piped.next_into(&mut line).unwrap());
+    }
+
+    /// A folder was taken for a file without a name of a symbol.
+    #[test]
+    fn a_folder_is_refused_with_its_newest_file() {
+        fn source(path: &Path) -> BarSource<'_> {
+            BarSource::File { path, at_end: AtEnd::Stop }
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let refused = || source(path).require_file().unwrap_err().to_string();
+        assert!(refused().ends_with(": is a folder, and one file is followed; there is no file of bars in it"));
+        for (name, seconds) in [("a.csv", 3), ("b.csv", 5), ("c.csv", 4), ("notes.md", 6)] {
+            let file = File::create(path.join(name)).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+        }
+        assert!(refused().ends_with(&format!("; the newest in it is {}", path.join("b.csv").display())));
+        source(&path.join("a.csv")).require_file().unwrap();
+        source(&path.join("absent.csv")).require_file().unwrap();
     }
 
     /// An export that MetaTrader wrote over the one before was read on in the middle of a line.

@@ -1,6 +1,7 @@
 use std::fs;
 
 use super::*;
+use crate::bars::Bars;
 use crate::parse::options::StampedAt;
 use crate::read::read;
 use crate::time::timestamp::HOUR_NS;
@@ -247,6 +248,26 @@ fn a_last_line_without_end_is_said_to_be_unfinished() {
             assert!(error.starts_with(expected), "{last}: {error}");
         }
     }
+}
+
+/// A part of a row right behind the header was called unreadable, or no bar at all.
+#[test]
+fn a_part_of_the_first_row_is_said_to_be_unfinished() {
+    let header = "time,open,high,low,close,volume\n";
+    let failed = |header: &str, last: &str, ends: bool| {
+        let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None);
+        header.lines().for_each(|line| drop(lines.push(line.as_bytes()).unwrap()));
+        let pushed = if ends { lines.push(last.as_bytes()) } else { lines.push_without_end(last.as_bytes()) };
+        pushed.and_then(|_| lines.finish()).unwrap_err().to_string()
+    };
+    for last in ["2018-01-02 00:05,1,2,1,2", "2018-01-02 00:05,1,2", "2018-0", "2018-01-02 00:05,1,2,1,2,2e"] {
+        let error = failed(header, last, false);
+        assert!(error.starts_with("live: line 2: unfinished last row: expected "), "{last}: {error}");
+        assert!(error.contains("(this last line has no end, as in a file that is still being written)"), "{error}");
+        assert!(!failed(header, last, true).contains("unfinished"), "{last}");
+    }
+    assert!(failed("1\n2\n", "3", false).starts_with("live: no bars recognised"));
+    assert!(failed("", header.trim_end(), false).contains("the file has a header and no row"));
 }
 
 #[test]
@@ -506,20 +527,22 @@ fn weeks_of_shares_are_not_taken_for_those_of_another_clock() {
     }
 }
 
+/// Hours of Mondays to Fridays of three weeks from a Monday on, in days since 1970, without those
+/// of the day `missing`.
+fn weeks_from(monday: i64, missing: Option<i64>) -> Bars {
+    let days = (0..19).filter(|day| day % 7 < 5 && Some(*day) != missing);
+    let mut bars = Bars::with_capacity(Timeframe::H1, 0);
+    for open_time in days.flat_map(|day| (0..24).map(move |hour| (monday + day) * DAY_NS + hour * HOUR_NS)) {
+        bars.push(Bar { open_time, open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 7.0, ..Bar::default() });
+    }
+    bars
+}
+
 // A live file without its Friday was followed without a word.
 #[test]
 fn a_day_that_is_missing_is_warned_of() {
-    // Hours of Mondays to Fridays of three weeks.
-    let weeks_from = |monday: i64| {
-        let hours = (0..19 * 24).filter(|hour| hour / 24 % 7 < 5).map(|hour| monday * DAY_NS + hour * HOUR_NS);
-        let mut known = Bars::with_capacity(Timeframe::H1, 0);
-        for open_time in hours {
-            known.push(Bar { open_time, open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 7.0, ..Bar::default() });
-        }
-        known
-    };
     // From Mondays 2018-01-01 and 2017-12-04 on.
-    let (known, december) = (weeks_from(17_532), weeks_from(17_504));
+    let (known, december) = (weeks_from(17_532, None), weeks_from(17_504, None));
     let few = {
         let mut few = known.clone();
         few.truncate(24);
@@ -538,6 +561,31 @@ fn a_day_that_is_missing_is_warned_of() {
         assert_eq!(lines.push(format!("{first},2,3,1,2,7").as_bytes()).unwrap().len(), 1);
         let warnings = lines.take_warnings();
         assert_eq!(warnings.len(), usize::from(expected.is_some()), "{warnings:?}");
+        assert!(expected.is_none_or(|expected| warnings[0].contains(expected)), "{warnings:?}");
+    }
+}
+
+// A pause of a weekday is shorter than one of a weekend, and was followed without a word.
+#[test]
+fn a_weekday_that_is_missing_is_warned_of() {
+    // From Mondays 2018-01-01 and 2018-06-11 on.
+    let (january, june, with_a_pause) =
+        (weeks_from(17_532, None), weeks_from(17_693, None), weeks_from(17_532, Some(9)));
+    let missing = "there is no bar from 2018-01-23T00:00:00Z to 2018-01-24T00:00:00Z, and the bars before have no pause of that length within a week";
+    for (bars, days, expected) in [
+        (&january, &["2018-01-22", "2018-01-23", "2018-01-24"][..], None),
+        (&january, &["2018-01-22", "2018-01-24", "2018-01-25"], Some(missing)),
+        (&with_a_pause, &["2018-01-22", "2018-01-24", "2018-01-25"], None),
+        // Independence Day.
+        (&june, &["2018-07-02", "2018-07-03", "2018-07-05"], None),
+    ] {
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::H1, bars.open_time.last().copied());
+        let mut lines = lines.comparing_with(KnownBars::new(bars));
+        for (day, hour) in days.iter().flat_map(|day| (0..24).map(move |hour| (day, hour))) {
+            assert_eq!(lines.push(format!("{day} {hour:02}:00,2,3,1,2,7").as_bytes()).unwrap().len(), 1);
+        }
+        let warnings = lines.take_warnings();
+        assert_eq!(warnings.len(), usize::from(expected.is_some()), "{days:?}: {warnings:?}");
         assert!(expected.is_none_or(|expected| warnings[0].contains(expected)), "{warnings:?}");
     }
 }

@@ -167,6 +167,14 @@ fn own_bars_are_told_and_kept_in_the_recipe() {
     );
     let own = &report.json["source"]["instruments"][0]["own"][0];
     assert_eq!((&own["timeframe"], &own["different"]), (&"H1".into(), &1.into()));
+    // Their clock was told as stated, and nobody had stated one.
+    let why = "that of the M1 bars: the default of timestamps without offset";
+    assert_eq!(own["files"][0]["zone_why"], why);
+    assert!(text.contains(&format!("times are UTC ({why})")) && !text.contains("as stated"), "{text}");
+    let hours = minutes.with_file_name("EURUSD_H1.csv");
+    let stated = Recipe { zone: Some("UTC".parse().unwrap()), ..hourly_recipe(vec![minutes.clone(), hours], true) };
+    let report = ingest(&stated, &out, &Host::silent()).unwrap();
+    assert_eq!(report.json["source"]["instruments"][0]["own"][0]["files"][0]["zone_why"], "as stated");
     assert!(report.json["source"]["recipe"].as_array().unwrap().contains(&"--own-bars=true".into()));
 
     // Stamped an hour early, and off the hours.

@@ -171,6 +171,29 @@ fn a_file_of_any_name_is_of_the_one_symbol_that_is_stated() {
     }
 }
 
+/// A file of several symbols was refused, whose rows name the one with the ending of a broker.
+#[test]
+fn rows_of_the_stated_symbol_are_appended_from_a_file_of_several() {
+    let stage = Stage::new();
+    let plain = Recipe { symbol_pattern: None, ..base(Vec::new()) };
+    let old = part(&stage.whole, "EURUSD.csv", 0..CUT);
+    ingest(&Recipe { bars: vec![old], ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
+    let whole = fs::read_to_string(&stage.whole).unwrap();
+    let rows = whole.lines().skip(CUT).map(|row| format!("{row},GBPUSD.r\n{row},EURUSD.r\n"));
+    let mixed = stage.whole.with_file_name("mixed.csv");
+    fs::write(&mixed, format!("{},symbol\n{}", whole.lines().next().unwrap(), rows.collect::<String>())).unwrap();
+    let append_as = |symbol: &str| {
+        let recipe = Recipe { bars: vec![mixed.clone()], symbol: Some(symbol.to_owned()), ..plain.clone() };
+        append(&recipe, &["symbol".to_owned()], &stage.out, &Host::silent())
+    };
+    let report = append_as("EURUSD.r").unwrap();
+    assert_eq!(report.json["appended"]["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
+    assert!(report.text.contains("mixed.csv: rows of EURUSD.r are taken for those of EURUSD"), "{}", report.text);
+    // They are found again.
+    leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+    assert_eq!(append_as("EURUSD").unwrap().json["appended"]["samples"], 0);
+}
+
 /// A file of the stated symbol's name was refused beside one of another name that was taken for it.
 #[test]
 fn a_file_that_is_named_after_the_stated_symbol_is_of_it() {

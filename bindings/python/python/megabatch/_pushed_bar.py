@@ -1,0 +1,203 @@
+"""Bars that are pushed one by one: their fields by the rules of columns, and these as texts."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from . import _frames, _megabatch
+from .errors import ConfigError, DataError
+
+_MONTHS = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december",
+)
+_NAMED_MONTH = re.compile(
+    r"(?:(?P<day>\d{1,2})[-/. ](?P<month>[A-Za-z]{3,9})|(?P<first_month>[A-Za-z]{3,9})[-. ]+(?P<second_day>\d{1,2}))"
+    r"[-/., ]+(?P<year>\d{4})(?:[T, ]+(?P<clock>\d.*))?"
+)
+"""A date whose month is a word, and what follows it."""
+
+
+def as_bar(row: Any, symbol: str | None) -> Mapping[str, Any]:
+    """The fields of a bar, which may be a row of a frame of pandas: its time is in the index if no field has it, and of
+    columns of two levels one has symbols. Of several those of `symbol` are taken."""
+    bar = row
+    if any(isinstance(key, tuple) for key in row.keys()):
+        bar = _with_plain_names(row, symbol)
+    index = getattr(row, "name", None)
+    if index is None or _frames.library(row) != "pandas":
+        return bar
+    stamp, date, clock, *_ = _places(tuple(str(key) for key in bar.keys()))
+    if any(place is not None for place in (stamp, date, clock)):
+        return bar
+    return {**_in_index(index), **{str(key): bar[key] for key in bar.keys()}}
+
+
+def _in_index(index: Any) -> dict[str, Any]:
+    """The time and the symbol that the index of a row has, which may be of several levels."""
+    levels = index if isinstance(index, tuple) else (index,)
+    times = [place for place, own in enumerate(levels) if _is_time(own)]
+    if len(times) != 1:
+        return {}
+    names = [own for place, own in enumerate(levels) if place != times[0] and isinstance(own, str)]
+    return {"time": levels[times[0]], **({"symbol": names[0]} if len(names) == 1 else {})}
+
+
+def _is_time(value: Any) -> bool:
+    if isinstance(value, str):
+        return _megabatch.is_time(_with_number_of_month(value))
+    if isinstance(value, (datetime.date, np.datetime64)) or _is_period(value):
+        return True
+    try:
+        return bool(_epoch_time(value))
+    except DataError:
+        # The rows of a frame without times are counted.
+        return False
+
+
+def _with_plain_names(row: Any, symbol: str | None) -> dict[str, Any]:
+    """The fields of a bar whose keys have two levels, one of names and one of symbols."""
+    keys = list(row.keys())
+    for level in (0, 1) if all(not isinstance(key, tuple) or len(key) == 2 for key in keys) else ():
+        named = [_name_and_symbol(key, level) for key in keys]
+        *_, numbers, _ = _places(tuple(name for name, _ in named))
+        if not {*_frames.PRICES} <= {name for name, _ in numbers}:
+            continue
+        symbols = list(dict.fromkeys(own for _, own in named if own))
+        several = symbol if symbol in symbols else _megabatch.likely_symbol(symbol or "", symbols)
+        own = symbols[0] if len(symbols) == 1 else several
+        if symbols and own is None:
+            listed = ", ".join(symbols[:3])
+            if symbol is None:
+                raise ConfigError(f"the bar has {len(symbols)} symbols, such as {listed}; name one with symbol", key="symbol")
+            raise DataError(
+                f"the bar has {len(symbols)} symbols, such as {listed}, and the bars of {symbol} are followed",
+                column="symbol",
+                found=", ".join(symbols),
+            )
+        fields = {name: row[key] for key, (name, found) in zip(keys, named) if found in ("", own)}
+        return {**({"symbol": own} if symbols else {}), **fields}
+    raise DataError(
+        f"the fields of the bar have names such as {next(key for key in keys if isinstance(key, tuple))!r}: expected one "
+        f"name each, or one of open, high, low and close and one of symbols",
+        column="open",
+    )
+
+
+def _name_and_symbol(key: Any, level: int) -> tuple[str, str]:
+    """The name that a field has in a level, and the symbol in the other. `reset_index` gives the time no symbol."""
+    if not isinstance(key, tuple):
+        return str(key), ""
+    name, symbol = str(key[level]), str(key[1 - level])
+    return (name, symbol) if name else (symbol, "")
+
+
+@functools.lru_cache(maxsize=16)
+def _places(names: tuple[str, ...]) -> tuple[int | None, int | None, int | None, list[tuple[str, int]], list[int]]:
+    """Places of the fields of bars with these names, which bars that are pushed have each time."""
+    return _megabatch.bar_columns(list(names))
+
+
+def time_in(bar: Mapping[str, Any]) -> Any:
+    """The time of a bar, by the rules of columns: of a date and a time of day, both as a text."""
+    keys = list(bar.keys())
+    stamp, date, clock, *_ = _places(tuple(str(key) for key in keys))
+    place = next((place for place in (stamp, clock, date) if place is not None), None)
+    if place is None:
+        raise DataError("the bar has no 'time'; expected time, open, high, low, close and perhaps volume", column="time")
+    own = bar[keys[place]]
+    is_clock = isinstance(own, datetime.time) or (isinstance(own, str) and re.match(r"\s*\d{1,2}:\d{2}", own) is not None)
+    if place != clock or date is None or not is_clock:
+        return own
+    day = bar[keys[date]]
+    return f"{day.isoformat()[:10] if isinstance(day, datetime.date) else day} {own}"
+
+
+def columns_in(bar: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """The numbers of a bar by the names that a header of a file may have, the volume also where it has none."""
+    keys = list(bar.keys())
+    *_, numbers, others = _places(tuple(str(key) for key in keys))
+    known = {name: keys[place] for name, place in numbers}
+    known |= {str(keys[place]): keys[place] for place in others if isinstance(bar[keys[place]], (int, float, np.number))}
+    names = dict.fromkeys(["open", "high", "low", "close", "volume", *known])
+    return [(name, known.get(name, name)) for name in names]
+
+
+def time_text(time: Any, zone: str | None) -> str:
+    """The time of a bar as a text. Rows are sent with times that can be read alone: the first shows the format of all."""
+    text = _as_text(time, zone)
+    if not _megabatch.is_time(text):
+        raise DataError(f"the time of the bar is {time!r}: expected one such as 2024-01-31 17:00", column="time")
+    return text
+
+
+def _as_text(time: Any, zone: str | None) -> str:
+    if isinstance(time, str):
+        return _with_number_of_month(time)
+    if _is_period(time):
+        time = time.start_time
+    if isinstance(time, np.datetime64):
+        text = str(np.datetime_as_string(time, unit="ns"))
+    elif isinstance(time, datetime.datetime):
+        if time.tzinfo is not None:
+            return time.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat() + "Z"
+        text = time.isoformat()
+    elif isinstance(time, datetime.date):
+        text = f"{time.isoformat()}T00:00:00"
+    else:
+        text = _epoch_time(time)
+    return text if zone else f"{text}Z"
+
+
+def _with_number_of_month(text: str) -> str:
+    """A time as ISO 8601 has it where its month is a word: `24-Mar-2021 17:00`, `March 24, 2021`."""
+    found = _NAMED_MONTH.fullmatch(text.strip())
+    if found is None:
+        return text
+    parts = found.groupdict()
+    word = (parts["month"] or parts["first_month"]).lower()
+    number = next((number for number, name in enumerate(_MONTHS, 1) if name.startswith(word)), None)
+    if number is None:
+        return text
+    date = f"{parts['year']}-{number:02}-{int(parts['day'] or parts['second_day']):02}"
+    return f"{date} {parts['clock']}" if parts["clock"] else date
+
+
+def _is_period(time: Any) -> bool:
+    """True for a period of pandas, which begins when its bar opens."""
+    return type(time).__name__ == "Period" and hasattr(time, "start_time")
+
+
+def _epoch_time(time: Any) -> str:
+    """A number since 1970, in the unit that its size tells."""
+    is_float = isinstance(time, (float, np.floating))
+    is_number = (is_float or isinstance(time, (int, np.integer))) and not isinstance(time, bool)
+    if is_number and abs(float(time)) < 1 << 63:
+        own = np.array([time], np.float64 if is_float else np.int64)
+        known = np.datetime64(int(_frames.epoch_ns(own)[0]), "ns")
+        if not np.isnat(known):
+            return str(np.datetime_as_string(known, unit="ns"))
+    raise DataError(
+        f"the time of the bar is {time!r}: expected a datetime, a numpy time, a text, or a number of s, ms, µs or ns since "
+        f"1970 that is a time between 1980 and 2099",
+        column="time",
+    )
+
+
+def number_text(bar: Mapping[str, Any], name: str, own: Any, no_volume: str) -> str:
+    """The number of a bar that is `own` in it and `name` in a header; `no_volume` for a volume that it has not."""
+    if own not in bar:
+        if name == "volume":
+            return no_volume
+        expected = "; expected time, open, high, low, close and perhaps volume"
+        reason = expected if name in ("open", "high", "low", "close") else ", which the first bar had"
+        raise DataError(f"the bar has no {own!r}{reason}", column=name)
+    try:
+        return repr(float(bar[own]))
+    except (TypeError, ValueError):
+        raise DataError(f"{own} of the bar is {bar[own]!r}: expected a number", column=name) from None
