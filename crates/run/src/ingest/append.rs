@@ -38,8 +38,8 @@ use crate::text::{plural, shown, utc};
 /// for values that its last bar decides, where the files have more of that bar now, and features of
 /// other instruments from their last bar on, where these have later bars now.
 ///
-/// All bars are read as bars of the timeframe that the series was made of. Nothing is written if all
-/// files have the bytes of then, those of other instruments among them.
+/// All bars are read as bars of the timeframe that the series was made of. Nothing is written if
+/// all files, those of other instruments among them, have the bytes of then.
 ///
 /// # Errors
 /// [`Kind::Usage`](crate::Kind::Usage) for stated options that contradict the series,
