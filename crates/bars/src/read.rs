@@ -19,7 +19,7 @@ use crate::bar_source::BarSource;
 use crate::bars::Bars;
 use crate::clean::fillers::drop_fillers;
 use crate::clean::jumps::Jump;
-use crate::clean::midnights::{Midnights, settle_days};
+use crate::clean::midnights::settle_days;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
@@ -265,11 +265,11 @@ fn read_sources(
     let mut sources: Vec<BarFile> = sources.into_iter().map(|source| source.file).collect();
     sources.iter().try_for_each(|source| source.own_columns.check(&source.path))?;
     let midnights = settle_days(&mut sources, base, options.zone.as_ref())?;
-    if midnights.iter().any(Option::is_some) {
+    let recent = midnights.recent();
+    if recent.is_some() {
         spacings = Spacings::default();
         sources.iter().for_each(|source| spacings.add(&source.rows));
     }
-    let recent = midnights.iter().flatten().next_back().map(Midnights::recent);
     let stamp_delay_ns = options.stamped_at.delay_ns(base);
     let have_volume = sources.iter().any(|source| source.has_volume);
     drop_fillers(&mut sources, base, have_volume)?;

@@ -73,7 +73,7 @@ impl Midnights {
     }
 
     /// The last of the midnights.
-    pub(crate) fn recent(&self) -> Self {
+    fn recent(&self) -> Self {
         let first = self.ns.len().saturating_sub(RECENT);
         Midnights { ns: self.ns[first..].to_vec(), ..*self }
     }
@@ -135,36 +135,54 @@ impl Midnights {
     }
 }
 
-/// Puts the rows of files of days that carry a time of day at their midnights, and warns of them.
-/// Returns the midnights of each file. Those of all files together count for files that show none.
-pub(crate) fn settle_days(
-    sources: &mut [BarFile],
-    base: Timeframe,
-    zone: Option<&Zone>,
-) -> Result<Vec<Option<Midnights>>> {
-    if base != Timeframe::D1 {
-        return Ok(vec![None; sources.len()]);
+/// Midnights of the files of days of one symbol.
+#[derive(Default)]
+pub(crate) struct FileMidnights {
+    /// Those that each file shows by itself.
+    own: Vec<Option<Midnights>>,
+    /// Those of all files together, where some file shows none.
+    common: Option<Midnights>,
+}
+
+impl FileMidnights {
+    /// Those by which the `file`-th file is read.
+    pub(crate) fn for_file(&self, file: usize) -> Option<&Midnights> {
+        self.own.get(file).and_then(Option::as_ref).or(self.common.as_ref())
     }
-    let mut found = Vec::with_capacity(sources.len());
+
+    /// The last of them.
+    pub(crate) fn recent(&self) -> Option<Midnights> {
+        let last_own = || self.own.iter().flatten().next_back();
+        self.common.as_ref().or_else(last_own).map(Midnights::recent)
+    }
+}
+
+/// Puts the rows of files of days that carry a time of day at their midnights, and warns of them.
+/// The midnights of all files together count for files that show none.
+pub(crate) fn settle_days(sources: &mut [BarFile], base: Timeframe, zone: Option<&Zone>) -> Result<FileMidnights> {
+    let mut midnights = FileMidnights::default();
+    if base != Timeframe::D1 {
+        return Ok(midnights);
+    }
     for source in sources.iter_mut() {
         let rows = &source.rows;
         let own = Midnights::told_by(|| rows.stamps());
         if let Some(own) = &own {
             own.settle(source, zone)?;
         }
-        found.push(own);
+        midnights.own.push(own);
     }
-    let all = &*sources;
-    let Some(common) = Midnights::told_by(|| all.iter().flat_map(|source| source.rows.stamps())) else {
-        return Ok(found);
-    };
-    for (source, own) in sources.iter_mut().zip(&mut found) {
-        if own.is_none() {
+    if midnights.own.iter().any(Option::is_none) {
+        let all = &*sources;
+        midnights.common = Midnights::told_by(|| all.iter().flat_map(|source| source.rows.stamps()));
+    }
+    if let Some(common) = &midnights.common {
+        let without = sources.iter_mut().zip(&midnights.own).filter(|(_, own)| own.is_none());
+        for (source, _) in without {
             common.settle(source, zone)?;
-            *own = Some(common.clone());
         }
     }
-    Ok(found)
+    Ok(midnights)
 }
 
 /// The remark on a row that became one of the day of its midnight.

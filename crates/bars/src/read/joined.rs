@@ -14,7 +14,7 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::bars::Bar;
 use crate::clean::grid::settle_off_grid;
-use crate::clean::midnights::Midnights;
+use crate::clean::midnights::FileMidnights;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::sessions::SessionDays;
 use crate::clean::spread;
@@ -37,8 +37,8 @@ use crate::time::zone::Zone;
 pub(super) struct RowLines<'a> {
     /// Clock of each file.
     pub(super) zones: Vec<Zone>,
-    /// Midnights of each file of days that shows them.
-    pub(super) midnights: Vec<Option<Midnights>>,
+    /// Midnights of files of days.
+    pub(super) midnights: FileMidnights,
     pub(super) base: Timeframe,
     pub(super) stamp_delay_ns: i64,
     pub(super) days: SessionDays,
@@ -52,7 +52,7 @@ impl RowLines<'_> {
     fn line_of(&self, file: usize, summary: &FileSummary, open_time: i64) -> Result<u64> {
         let mut source = BarFile::read(&summary.path, self.options, self.symbols, self.place)?;
         settle_off_grid(&mut source, self.base)?;
-        if let Some(midnights) = &self.midnights[file] {
+        if let Some(midnights) = self.midnights.for_file(file) {
             midnights.settle(&mut source, self.options.zone.as_ref())?;
         }
         spread::in_units_of_the_price(&mut source)?;
