@@ -219,6 +219,8 @@ pub(crate) fn read_in<P: AsRef<Path>>(
             base: Some(timeframe),
             columns: Vec::new(),
             known_zones: BTreeMap::new(),
+            // One of both timeframes is shorter than a week.
+            weeks_are_sessions: false,
             ..options.clone().without_targets()
         };
         let can_be_own = timeframe > recording.bars.timeframe() && !timeframe.is_calendar_month();

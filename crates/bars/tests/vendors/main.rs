@@ -474,6 +474,10 @@ fn a_weekly_bar_is_of_its_week() {
     let recording = recording_of(&new_york);
     assert_eq!(recording.bars.open_time[0], MONDAY_NS + 5 * 60 * MINUTE_NS);
     assert!(recording.summary.warnings.iter().all(|warning| !warning.contains("before the W1")));
+    let own_weeks = ReadOptions { own_bars: vec![Timeframe::W1], ..sessions };
+    let days = share(&|_, day| date(day));
+    let own = read_texts(&[("AAPL_D1.csv", &days), ("AAPL_W1.csv", &new_york)], &own_weeks).unwrap().summary.own;
+    assert_eq!(own[0].summary.first_open_time, MONDAY_NS + 5 * 60 * MINUTE_NS);
 }
 
 #[test]
