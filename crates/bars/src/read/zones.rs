@@ -10,7 +10,8 @@ use crate::time::timeframe::Timeframe;
 
 /// One clock a file. Files of one format come from one vendor, and a short file alone does not
 /// reveal its clock. So all files of a format share one clock, except those that clearly show
-/// another. The zone of the options was stated, or is chosen for the reason `zone_why`.
+/// another. The zone of the options was stated, or is chosen for the reason `zone_why`; a zone in a
+/// header counts before one that is chosen.
 pub(super) fn choose_zones(
     sources: &[BarFile],
     options: &ReadOptions,
@@ -30,7 +31,7 @@ pub(super) fn choose_zones(
         .iter()
         .zip(sources)
         .map(|(file, source)| match &source.own_zone {
-            Some(own) if own.is_in_rows() || stated.is_none() => {
+            Some(own) if own.is_in_rows() || stated.is_none() || zone_why.is_some() => {
                 let choice = file.ends.choose(file.format, Some(&own.zone));
                 Some(ZoneChoice { why: own.why().to_owned(), ..choice })
             }

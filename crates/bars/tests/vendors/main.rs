@@ -480,6 +480,27 @@ fn a_weekly_bar_is_of_its_week() {
     assert_eq!(own[0].summary.first_open_time, MONDAY_NS + 5 * 60 * MINUTE_NS);
 }
 
+/// Own bars whose header names a clock were read by that of the shorter bars.
+#[test]
+fn a_header_names_the_clock_of_own_bars() {
+    let rows = |time: &str, first: usize, step: usize| -> String {
+        let row = |k: usize| {
+            let hour = first + k * step;
+            format!("{} {:02}:00,1,2,1,2,3\n", date(hour / 24), hour % 24)
+        };
+        format!("{time},open,high,low,close,volume\n{}", (0..12).map(row).collect::<String>())
+    };
+    let (hours, four_hours) = (rows("time", 0, 1), rows("Time (EET)", 2, 4));
+    for (stated, opens, why) in [(None, 0, "the header names it"), (Some("UTC"), 2 * 60, "as stated")] {
+        let zone = stated.map(|zone| zone.parse().unwrap());
+        let options = ReadOptions { own_bars: vec![Timeframe::H4], zone, ..ReadOptions::default() };
+        let files = [("EURUSD_H1.csv", &*hours), ("EURUSD_H4.csv", &*four_hours)];
+        let own = read_texts(&files, &options).unwrap().summary.own;
+        let found = (own[0].summary.first_open_time - MONDAY_NS, &*own[0].summary.files[0].zone_why);
+        assert_eq!(found, (opens * MINUTE_NS, why));
+    }
+}
+
 #[test]
 fn dates_are_read_however_they_are_written() {
     let bars = |header: &str, stamps: [&str; 2]| {
