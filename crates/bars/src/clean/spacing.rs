@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use crate::error::{Error, Result};
 use crate::parse::row_store::RowStore;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DAY_NS, HOUR_NS, display_duration};
+use crate::time::timestamp::{DAY_NS, HOUR_NS, RowTime, display_duration};
 
 /// Timeframes that files mix. Other distances, such as two bars, are those of holes and breaks.
 pub(super) const MIXED: [Timeframe; 7] =
@@ -36,10 +36,11 @@ impl Spacings {
     /// Adds the distances within one file between rows that are neighbours in time, whatever their
     /// order in the file. Duplicates have none.
     pub(crate) fn add(&mut self, rows: &RowStore) {
-        if rows.stamps().map(super::super::time::timestamp::RowTime::ns).is_sorted() {
-            self.add_sorted(rows.stamps().map(super::super::time::timestamp::RowTime::ns));
+        let times = || rows.stamps().map(RowTime::ns);
+        if times().is_sorted() {
+            self.add_sorted(times());
         } else {
-            self.add_times(rows.stamps().map(super::super::time::timestamp::RowTime::ns).collect());
+            self.add_times(times().collect());
         }
     }
 
@@ -222,7 +223,7 @@ fn is_shorter(spacing_ns: i64, timeframe: Timeframe) -> bool {
 mod tests {
     use super::*;
     use crate::parse::row::BarRow;
-    use crate::time::timestamp::{MINUTE_NS, RowTime};
+    use crate::time::timestamp::MINUTE_NS;
 
     fn spacings(minutes: &[i64]) -> Spacings {
         let row = |&minute: &i64| BarRow::flat(RowTime::Wall(minute * MINUTE_NS), 1.0, 1);

@@ -25,7 +25,7 @@ use crate::parse::row_store::{RowShape, RowStore};
 use crate::parse::symbol_column::{SymbolColumn, symbol_in, symbols_of_rows, wanted_rows};
 use crate::parse::symbol_rows::{SplitFile, SymbolLines, SymbolRows};
 use crate::place::ReadPlace;
-use crate::time::timestamp::{DateStyle, counted};
+use crate::time::timestamp::{DateStyle, RowTime, counted};
 
 /// Rows of one file: every minute of 31 years. It bounds the memory that a small compressed file
 /// can ask for.
@@ -332,7 +332,7 @@ impl BarFile {
     /// of it do not hide it. Rows of which more than two in five leave either order have none.
     fn put_oldest_first(&mut self) -> Result<()> {
         let (mut forward, mut backward, mut last) = (0_usize, 0_usize, None);
-        for stamp in self.rows.stamps().map(super::super::time::timestamp::RowTime::ns) {
+        for stamp in self.rows.stamps().map(RowTime::ns) {
             if let Some(last) = last.replace(stamp) {
                 forward += usize::from(stamp > last);
                 backward += usize::from(stamp < last);
