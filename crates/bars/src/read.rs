@@ -103,9 +103,9 @@ impl SpooledRecording {
 /// Temporary files without names lie beside it. `observe` gets the number of bytes of every read
 /// and may end the reading.
 ///
-/// In memory are, for bars of any number: 8 bytes a row of days, 8 a row of files whose rows are
-/// not in order of time, 16 a row that repairs put in order, and 50 a row of files with adjusted
-/// prices.
+/// In memory are, for bars of any number: at most 16 bytes a row of days, 8 a row of files whose
+/// rows are not in order of time, 16 a row that repairs put in order, and 50 a row of files with
+/// adjusted prices.
 ///
 /// # Errors
 /// As [`read`]; [`Error::Spool`] and [`Error::Interrupted`].
