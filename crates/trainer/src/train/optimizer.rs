@@ -77,7 +77,7 @@ impl Optimizer {
         parameters: &mut TensorSet,
         gradients: &TensorSet,
         lr: f64,
-        factors: GradientFactors<f32>,
+        factors: GradientFactors,
         threads: Threads,
     ) {
         self.steps += 1;
@@ -86,7 +86,7 @@ impl Optimizer {
             exp_avg_sq: moments.exp_avg_sq.values_mut(),
         });
         let (values, gradient) = (parameters.values_mut(), gradients.values());
-        let tensor = ParameterTensor { values, gradient, moments, working_copy: None };
+        let tensor = ParameterTensor { values, gradient, moments };
         let settings = OptimizerConfig { lr, ..self.config }.settings();
         update([tensor], &OptimizerStep { settings, number: self.steps, factors }, threads);
     }
