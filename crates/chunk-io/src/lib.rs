@@ -45,7 +45,7 @@ pub use plan::{
     read_amplification, remedy,
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
-pub use read::{Direct, NonFinite, NonFiniteFound};
+pub use read::{Direct, NonFinite};
 #[cfg(any(test, feature = "conformance"))]
 pub use series::remove_mark;
 pub use series::{

@@ -12,8 +12,8 @@ use crate::cost::ReadCost;
 use crate::error::{Error, LayoutFault, Result, innermost};
 use crate::file::InputFile;
 use crate::read::{
-    DatasetQuery, DirectIntegers, Done, FileIdentity, LibraryRows, NonFinite, NonFiniteCount, NonFiniteFound,
-    ReadContext, ReadFailure, ReadPath, RowSelection, ToF32, UNSTOPPED, choose_read_path,
+    DatasetQuery, DirectIntegers, Done, FileIdentity, LibraryRows, NonFinite, ReadContext, ReadFailure, ReadPath,
+    RowSelection, ToF32, UNSTOPPED, choose_read_path,
 };
 use crate::slab::{Element, read_rows};
 use crate::stored::{StoredFilter, filters};
@@ -291,7 +291,7 @@ impl NumericDataset {
     ) -> Result<ReadCost> {
         let mut done = self.read_unverified_f32(stop, rows, out, scope)?;
         // The threads that read have looked at each number already.
-        let is_finite = self.reading.options.non_finite == NonFinite::Fail && done.found.first.is_none();
+        let is_finite = self.reading.options.non_finite == NonFinite::Fail && !done.has_non_finite;
         let is_suspicious = self.allowed.is_some() && !is_finite;
         let mut left = &*out;
         for run in rows.runs().filter(|_| self.checksums.is_some() || is_suspicious) {
@@ -305,7 +305,6 @@ impl NumericDataset {
             }
             left = rest;
         }
-        self.note_non_finite(done.found);
         Ok(done.cost)
     }
 
@@ -396,14 +395,6 @@ impl NumericDataset {
         Error::Rows { object: self.object.clone(), first, last, source: Box::new(source) }
     }
 
-    /// Counts values that are not finite.
-    fn note_non_finite(&self, found: NonFiniteCount) {
-        if let Some(first) = found.first {
-            let index = index_of(first, &self.shape);
-            self.reading.note_non_finite(&NonFiniteFound { count: found.count, dataset: self.object.clone(), index });
-        }
-    }
-
     /// The list, which has at most `rows_max` entries.
     pub(crate) fn read_list<T: Element>(&self, rows_max: usize) -> Result<Vec<T>> {
         if self.rows() > rows_max {
@@ -469,21 +460,6 @@ impl NumericDataset {
             fix: "the file may be damaged; copy or write it again".to_owned(),
         }
     }
-}
-
-/// The index by axis of the element with the flat index `flat` in row-major order.
-fn index_of(mut flat: usize, shape: &[usize]) -> Vec<usize> {
-    let mut index: Vec<usize> = shape
-        .iter()
-        .rev()
-        .map(|&axis| {
-            let place = flat % axis;
-            flat /= axis;
-            place
-        })
-        .collect();
-    index.reverse();
-    index
 }
 
 fn kind_of(dataset: &Dataset) -> (ElementKind, String) {

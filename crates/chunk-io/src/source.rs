@@ -21,7 +21,7 @@ pub use series_stream::{CacheBounds, SuitedChunks};
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::read::{Direct, FileReadOptions, NonFinite, NonFiniteFound, ReadContext, RowSelection, UNSTOPPED};
+use crate::read::{Direct, FileReadOptions, NonFinite, ReadContext, RowSelection, UNSTOPPED};
 use crate::series::{SeriesColumn, SeriesFile};
 use crate::shape::{SampleSlices, Shape};
 use crate::spans::SpanTimes;
@@ -345,12 +345,6 @@ impl Source {
             SourceData::Windows(windows) if !windows.is_resident() => windows.load_resident(),
             SourceData::Windows(_) => Ok(()),
         }
-    }
-
-    /// Values that were NaN or infinite among those read so far, if [`SourceOptions::non_finite`]
-    /// counts them; data in memory were checked when the file was opened.
-    pub fn non_finite(&self) -> Option<NonFiniteFound> {
-        self.reading.non_finite()
     }
 
     /// Notes on how the file is read so far, in sentences.

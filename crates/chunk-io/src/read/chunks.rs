@@ -13,7 +13,7 @@ use super::read_path::DirectDataset;
 use super::rows::{RowSelection, cut, take};
 use super::scratch::{Aligned, ThreadBuffers};
 use super::span::{BLOCK_BYTES, Extended, ReadSpan, spans};
-use super::{ReadContext, check};
+use super::{ReadContext, breaks};
 use crate::decode::{ChunkDecoder, Corrupt, Decoded, Pipeline};
 use crate::error::{Error, Result};
 
@@ -29,8 +29,6 @@ struct ChunkPiece<'a> {
     at: [usize; 2],
     /// From the chunk's first row on.
     rows: Range<usize>,
-    /// Flat index of the first element in the dataset.
-    first: usize,
     /// `[rows, steps of the band, F]`.
     out: &'a mut [f32],
 }
@@ -112,7 +110,6 @@ impl DirectDataset {
                     pieces.push(ChunkPiece {
                         at: [block, band],
                         rows: within..within + together.len(),
-                        first: together.start * self.row_len() + steps.start * features,
                         out: take(&mut out, together.len() * steps.len() * features),
                     });
                 }
@@ -194,9 +191,7 @@ impl DecodeRequest<'_> {
                 let stored = entry.map(|entry| (entry, staging.part(stored)));
                 self.scatter(&mut band, column, stored, decoder, &mut done)?;
             }
-            for piece in &mut band.pieces {
-                done.found.merge(check(self.access.non_finite(), piece.first, piece.out));
-            }
+            done.has_non_finite |= band.pieces.iter().any(|piece| breaks(self.access.non_finite(), piece.out));
         }
         Ok(done)
     }

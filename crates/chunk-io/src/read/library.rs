@@ -12,7 +12,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::parallel::Done;
 use super::rows::{RowSelection, cut, take};
-use super::{NonFinite, check};
+use super::{NonFinite, breaks};
 use crate::cost::ReadCost;
 use crate::decode::FloatWidth;
 use crate::slab::{Element, read_rows};
@@ -76,8 +76,8 @@ impl LibraryRows<'_> {
                 let mut out = out;
                 for rows in cut(rows.clone(), self.part_rows()) {
                     let part = take(&mut out, rows.len() * self.row_len);
-                    done.cost += self.read_range(rows.clone(), part)?;
-                    done.found.merge(check(self.non_finite, rows.start * self.row_len, part));
+                    done.cost += self.read_range(rows, part)?;
+                    done.has_non_finite |= breaks(self.non_finite, part);
                 }
                 Ok(done)
             }
@@ -160,7 +160,7 @@ impl LibraryRows<'_> {
                     let from = (rows[place] - together.start) * self.row_len;
                     let row = &mut out[place * self.row_len..][..self.row_len];
                     row.copy_from_slice(&staged[from..from + self.row_len]);
-                    done.found.merge(check(self.non_finite, rows[place] * self.row_len, row));
+                    done.has_non_finite |= breaks(self.non_finite, row);
                 }
                 done.cost.copy += started.elapsed();
             }

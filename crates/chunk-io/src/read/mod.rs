@@ -34,9 +34,8 @@ use serde::Serialize;
 pub(crate) use file::FileIdentity;
 pub(crate) use integers::DirectIntegers;
 pub(crate) use library::{LibraryRows, ReadFailure, ToF32};
-pub(crate) use non_finite::NonFiniteCount;
-use non_finite::check;
-pub use non_finite::{NonFinite, NonFiniteFound};
+pub use non_finite::NonFinite;
+use non_finite::breaks;
 pub(crate) use parallel::Done;
 pub(crate) use read_path::{DatasetQuery, ReadPath, choose_read_path};
 pub(crate) use rows::{RowSelection, cut, take};
@@ -72,7 +71,6 @@ pub(crate) struct FileReadOptions {
 #[derive(Debug, Default)]
 pub(crate) struct ReadContext {
     pub(crate) options: FileReadOptions,
-    found: Mutex<Option<NonFiniteFound>>,
     /// Memory of threads that are not reading now.
     idle: Mutex<Vec<ThreadBuffers>>,
     direct_refused: OnceLock<String>,
@@ -87,19 +85,6 @@ impl ReadContext {
         match self.options.threads {
             0 => std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
             threads => threads,
-        }
-    }
-
-    /// Values that are not finite seen so far, if the options count them.
-    pub(crate) fn non_finite(&self) -> Option<NonFiniteFound> {
-        self.found.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    pub(crate) fn note_non_finite(&self, found: &NonFiniteFound) {
-        let mut all = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *all {
-            None => *all = Some(found.clone()),
-            Some(all) => all.add(found),
         }
     }
 

@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use super::ReadContext;
 use super::scratch::ThreadBuffers;
-use super::{NonFiniteCount, ReadContext};
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 
@@ -10,13 +10,14 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) cost: ReadCost,
-    pub(crate) found: NonFiniteCount,
+    /// True if values are NaN or infinite and the options check them.
+    pub(crate) has_non_finite: bool,
 }
 
 impl Done {
     pub(super) fn merge(&mut self, other: Done) {
         self.cost += other.cost;
-        self.found.merge(other.found);
+        self.has_non_finite |= other.has_non_finite;
     }
 }
 
@@ -97,9 +98,11 @@ mod tests {
         for workers in [1, 3, 100] {
             let done = in_parallel(&reading, &UNSTOPPED, workers, (0..50_u64).collect(), |_, k, task| {
                 assert_eq!(k as u64, task);
-                Ok(Done { found: NonFiniteCount { count: task, first: Some(k) }, ..Done::default() })
+                let cost = ReadCost { bytes_read: task, ..ReadCost::default() };
+                Ok(Done { cost, has_non_finite: task == 7 })
             });
-            assert_eq!(done.unwrap().found, NonFiniteCount { count: 49 * 50 / 2, first: Some(0) });
+            let Done { cost, has_non_finite } = done.unwrap();
+            assert_eq!((cost.bytes_read, has_non_finite), (49 * 50 / 2, true));
 
             let failed =
                 in_parallel(&reading, &UNSTOPPED, workers, (0..50).collect(), |_, _, task: usize| match task {
@@ -108,10 +111,8 @@ mod tests {
                 });
             assert!(failed.unwrap_err().to_string().starts_with("20: "), "{workers}");
         }
-        assert_eq!(
-            in_parallel(&reading, &UNSTOPPED, 4, Vec::<()>::new(), |_, _, ()| unreachable!()).unwrap().found,
-            NonFiniteCount::default()
-        );
+        let nothing = in_parallel(&reading, &UNSTOPPED, 4, Vec::<()>::new(), |_, _, ()| unreachable!()).unwrap();
+        assert!(!nothing.has_non_finite);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::read_path::{DirectDataset, StoragePlace};
 use super::rows::{RowSelection, cut, take};
 use super::scratch::ThreadBuffers;
 use super::span::{BLOCK_BYTES, Extended, ReadSpan, spans};
-use super::{Direct, ReadContext, check};
+use super::{Direct, ReadContext, breaks};
 use crate::cost::ReadCost;
 use crate::decode::to_f32;
 use crate::error::Result;
@@ -29,8 +29,6 @@ const BYTES_A_THREAD: usize = 512 << 10;
 /// Consecutive elements in the file and in the caller's memory.
 struct FilePiece<'a> {
     extent: FileExtent,
-    /// Flat index of the first element in the dataset.
-    first: usize,
     is_large: bool,
     out: &'a mut [f32],
 }
@@ -86,12 +84,11 @@ impl DirectDataset {
         for run in rows.runs() {
             for together in cut(run, rows_together) {
                 let out = take(&mut out, together.len() * row_len);
-                let first = together.start * row_len;
                 match self.offset_of(together.start)? {
-                    Some(offset) => self.cut_to_blocks(offset, first, out, &mut pieces)?,
+                    Some(offset) => self.cut_to_blocks(offset, out, &mut pieces)?,
                     None => {
                         out.fill(self.fill);
-                        done.found.merge(check(reading.options.non_finite, first, out));
+                        done.has_non_finite |= breaks(reading.options.non_finite, out);
                     }
                 }
             }
@@ -120,12 +117,11 @@ impl DirectDataset {
         Ok(Some(entry.offset + (row % self.grid.chunk[0]) as u64 * row_bytes))
     }
 
-    /// Adds `out`, which lies at `offset` and has the flat index `first`, in pieces that end at
-    /// multiples of a block in the file, so that no page is read twice.
+    /// Adds `out`, which lies at `offset`, in pieces that end at multiples of a block in the file, so
+    /// that no page is read twice.
     fn cut_to_blocks<'a>(
         &self,
         mut offset: u64,
-        mut first: usize,
         mut out: &'a mut [f32],
         pieces: &mut Vec<FilePiece<'a>>,
     ) -> Result<()> {
@@ -135,9 +131,8 @@ impl DirectDataset {
             let to_boundary = BLOCK_BYTES - (offset % BLOCK_BYTES as u64) as usize;
             let elements = (to_boundary / self.width()).max(1).min(out.len());
             let extent = FileExtent { offset, bytes: elements * self.width() };
-            pieces.push(FilePiece { extent, first, is_large, out: take(&mut out, elements) });
+            pieces.push(FilePiece { extent, is_large, out: take(&mut out, elements) });
             offset = extent.end();
-            first += elements;
         }
         Ok(())
     }
@@ -168,9 +163,7 @@ impl DirectDataset {
             }
             done.cost.copy = started.elapsed() - done.cost.disk;
         }
-        for piece in &mut pieces {
-            done.found.merge(check(access.non_finite(), piece.first, piece.out));
-        }
+        done.has_non_finite = pieces.iter().any(|piece| breaks(access.non_finite(), piece.out));
         Ok(done)
     }
 }

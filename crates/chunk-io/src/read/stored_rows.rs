@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicBool;
 use super::parallel::Done;
 use super::read_path::{DirectDataset, StoragePlace};
 use super::rows::RowSelection;
-use super::{ReadContext, check};
+use super::{ReadContext, breaks};
 use crate::error::Result;
 
 /// A range is read in parts of no more pieces than this, so that what is known of them takes little
@@ -62,12 +62,7 @@ impl DirectDataset {
         match &self.place {
             StoragePlace::Nowhere => {
                 out.fill(self.fill);
-                let row_len = self.row_len();
-                let mut done = Done::default();
-                for (row, out) in rows.runs().flatten().zip(out.chunks_exact_mut(row_len)) {
-                    done.found.merge(check(reading.options.non_finite, row * row_len, out));
-                }
-                Ok(done)
+                Ok(Done { has_non_finite: breaks(reading.options.non_finite, out), ..Done::default() })
             }
             StoragePlace::Contiguous { .. } | StoragePlace::PlainChunks { .. } => {
                 self.read_positional(rows, out, reading, stop)

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use megabatch_chunk_io::{Direct, NonFinite, SampleBlock, Source, SourceOptions};
+use megabatch_chunk_io::{Direct, SampleBlock, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 
 /// HDF5 opens files without close-on-exec: a Python that one test starts while another writes would
@@ -57,7 +57,6 @@ pub(crate) fn check_every_way(path: &Path) {
             ways.push(SourceOptions { threads, direct, ..default });
         }
     }
-    ways.push(SourceOptions { non_finite: NonFinite::Count, ..default });
     for options in ways {
         check(&open(path, options), &expected, &format!("{} {options:?}", path.display()));
     }
