@@ -41,8 +41,8 @@ pub use inspect::{
 };
 pub use loader::{BatchRows, LoadedBatch, Loader, LoaderOptions, LoaderStats, SeriesWindows};
 pub use plan::{
-    CHUNK_SHARE, ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadAmplification, Remedy, Residence,
-    read_amplification, remedy,
+    CHUNK_SHARE, ChunkPlan, MemoryShortage, PlanRequest, ReadAmplification, Remedy, Residence, read_amplification,
+    remedy,
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
 pub use read::{Direct, NonFinite};
