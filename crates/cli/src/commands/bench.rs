@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use megabatch_run::Result;
 use megabatch_run::bench::{
     Direct, FollowOptions, GraphSize, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, TrainOptions,
@@ -11,6 +11,7 @@ use megabatch_run::bench::{
 
 use super::trained::weights;
 use crate::answer::Answer;
+use crate::commands::choice;
 use crate::host::host;
 
 /// Measure the speed of this machine
@@ -119,14 +120,15 @@ struct LoadArgs {
     epochs: u64,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum DirectArg {
-    /// Through it
-    Off,
-    /// Past it for data that it does not hold
-    WhenCold,
-    /// Always past it
-    On,
+choice! {
+    enum DirectArg => Direct {
+        /// Through it
+        Off => Off,
+        /// Past it for data that it does not hold
+        WhenCold => WhenCold,
+        /// Always past it
+        On => On,
+    }
 }
 
 /// Time a followed bar, by part: text, features, predictions
@@ -197,20 +199,22 @@ struct WorkArgs {
     precision: PrecisionName,
 }
 
-/// Which windows a sample has.
-#[derive(Clone, Copy, ValueEnum)]
-enum ModelArg {
-    /// Five timeframes of 480, 288, 192, 96 and 48 bars
-    Multi,
-    /// One timeframe of 360 bars
-    Single,
+choice! {
+    /// Which windows a sample has.
+    enum ModelArg => ModelKind {
+        /// Five timeframes of 480, 288, 192, 96 and 48 bars
+        Multi => Multi,
+        /// One timeframe of 360 bars
+        Single => Single,
+    }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum PrecisionName {
-    Fp32,
-    Bf16,
-    Fp16,
+choice! {
+    enum PrecisionName => Precision {
+        Fp32 => Fp32,
+        Bf16 => Bf16,
+        Fp16 => Fp16,
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
@@ -242,16 +246,6 @@ impl TrainArgs {
     }
 }
 
-impl From<PrecisionName> for Precision {
-    fn from(name: PrecisionName) -> Self {
-        match name {
-            PrecisionName::Fp32 => Precision::Fp32,
-            PrecisionName::Bf16 => Precision::Bf16,
-            PrecisionName::Fp16 => Precision::Fp16,
-        }
-    }
-}
-
 impl PredictArgs {
     fn options(&self) -> PredictOptions {
         PredictOptions {
@@ -273,11 +267,7 @@ impl LoadArgs {
             run_length: self.run_length,
             resident: self.resident,
             threads: self.threads,
-            direct: match self.direct {
-                DirectArg::Off => Direct::Off,
-                DirectArg::WhenCold => Direct::WhenCold,
-                DirectArg::On => Direct::On,
-            },
+            direct: self.direct.into(),
             epochs: self.epochs,
         }
     }
@@ -299,15 +289,6 @@ impl WorkArgs {
             layers: self.layers,
             threads: self.threads,
             precision: self.precision.into(),
-        }
-    }
-}
-
-impl From<ModelArg> for ModelKind {
-    fn from(model: ModelArg) -> Self {
-        match model {
-            ModelArg::Multi => ModelKind::Multi,
-            ModelArg::Single => ModelKind::Single,
         }
     }
 }
