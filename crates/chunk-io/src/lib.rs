@@ -45,7 +45,7 @@ pub use plan::{
     remedy,
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
-pub use read::{Direct, NonFinite};
+pub use read::NonFinite;
 #[cfg(any(test, feature = "conformance"))]
 pub use series::remove_mark;
 pub use series::{

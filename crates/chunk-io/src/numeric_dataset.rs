@@ -344,7 +344,7 @@ impl NumericDataset {
     fn read_unverified_integers(&self, rows: Range<usize>, out: &mut [i64]) -> Result<()> {
         if self.integers.get().is_none() {
             let NumericDataset { dataset, object, shape, path, opened, .. } = self;
-            let found = DirectIntegers::open(&DatasetQuery { dataset, object, shape, path, opened }, &self.reading)?;
+            let found = DirectIntegers::open(&DatasetQuery { dataset, object, shape, path, opened })?;
             self.integers.get_or_init(|| found);
         }
         match self.integers.get().and_then(Option::as_ref) {
@@ -370,7 +370,7 @@ impl NumericDataset {
             return Ok(found);
         }
         let NumericDataset { dataset, object, shape, path, opened, .. } = self;
-        let found = choose_read_path(&DatasetQuery { dataset, object, shape, path, opened }, &self.reading)?;
+        let found = choose_read_path(&DatasetQuery { dataset, object, shape, path, opened })?;
         Ok(self.read_path.get_or_init(|| found))
     }
 

@@ -12,7 +12,7 @@ use super::read_path::{DirectDataset, StoragePlace};
 use super::rows::{RowSelection, cut, take};
 use super::scratch::ThreadBuffers;
 use super::span::{BLOCK_BYTES, Extended, ReadSpan, spans};
-use super::{Direct, ReadContext, breaks};
+use super::{ReadContext, breaks};
 use crate::cost::ReadCost;
 use crate::decode::to_f32;
 use crate::error::Result;
@@ -20,9 +20,6 @@ use crate::error::Result;
 /// A smaller piece is read together with its neighbours and copied; a larger one is worth a call of
 /// its own.
 const LARGE_BYTES: usize = 64 << 10;
-/// Reads under way at once past the page cache, whatever the number of threads: they wait for the
-/// disk and take no CPU.
-const IN_FLIGHT: usize = 4;
 /// A thread is not worth starting for less.
 const BYTES_A_THREAD: usize = 512 << 10;
 
@@ -58,10 +55,7 @@ impl DirectDataset {
         let spans = spans(pieces);
         let extents = spans.iter().enumerate().filter_map(|(task, span)| Some((task, span.extent?))).collect();
         let access = ExtentReader::new(&self.file, reading, extents);
-        let workers = match reading.options.direct {
-            Direct::On => reading.threads().max(IN_FLIGHT),
-            _ => reading.threads().min(bytes / BYTES_A_THREAD + 1),
-        };
+        let workers = reading.threads().min(bytes / BYTES_A_THREAD + 1);
         done.merge(in_parallel(reading, stop, workers, spans, |scratch, task, span| {
             self.read_span(&access, task, scratch, span)
         })?);
@@ -151,15 +145,14 @@ impl DirectDataset {
         if let [piece] = &mut pieces[..]
             && self.is_native()
         {
-            access.read(task, extent, bytemuck::cast_slice_mut(piece.out), &mut scratch.staging)?;
+            access.read(task, extent, bytemuck::cast_slice_mut(piece.out))?;
             done.cost.disk = started.elapsed();
         } else {
-            let part = access.read_staged(task, extent, &mut scratch.staging)?;
-            let bytes = scratch.staging.part(part);
+            access.read_staged(task, extent, &mut scratch.staging)?;
             done.cost.disk = started.elapsed();
             for piece in &mut pieces {
                 let start = (piece.extent.offset - extent.offset) as usize;
-                to_f32(self.float, &bytes[start..start + piece.extent.bytes], piece.out);
+                to_f32(self.float, &scratch.staging[start..start + piece.extent.bytes], piece.out);
             }
             done.cost.copy = started.elapsed() - done.cost.disk;
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use megabatch_run::Result;
 use megabatch_run::bench::{
-    Direct, FollowOptions, GraphSize, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, TrainOptions,
+    FollowOptions, GraphSize, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, TrainOptions,
     WatchOptions, Work, follow, load, predict, train, watch,
 };
 
@@ -112,23 +112,9 @@ struct LoadArgs {
     /// Threads that read and decode; 0 for all
     #[arg(long, default_value_t = 0)]
     threads: usize,
-    /// Reading past the page cache
-    #[arg(long, value_enum, default_value_t = DirectArg::Off)]
-    direct: DirectArg,
     /// Epochs; the fastest counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
-}
-
-choice! {
-    enum DirectArg => Direct {
-        /// Through it
-        Off => Off,
-        /// Past it for data that it does not hold
-        WhenCold => WhenCold,
-        /// Always past it
-        On => On,
-    }
 }
 
 /// Time a followed bar, by part: text, features, predictions
@@ -267,7 +253,6 @@ impl LoadArgs {
             run_length: self.run_length,
             resident: self.resident,
             threads: self.threads,
-            direct: self.direct.into(),
             epochs: self.epochs,
         }
     }
