@@ -1,6 +1,6 @@
 //! First non-finite numbers.
 
-use crate::error::{Error, FirstNonFinite, Result};
+use crate::error::FirstNonFinite;
 use megabatch_gpu_core::isa::{Isa, Loops};
 
 /// Numbers that are first checked together: few enough to be in the cache for the search that
@@ -63,17 +63,6 @@ impl NonFiniteTrace {
     pub fn first(&self) -> Option<&FirstNonFinite> {
         self.first.as_ref()
     }
-
-    /// Ends the step.
-    ///
-    /// # Errors
-    /// [`Error::NotFinite`] where something was found.
-    pub fn finish(self) -> Result<()> {
-        match self.first {
-            Some(first) => Err(Error::NotFinite { first }),
-            None => Ok(()),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -104,9 +93,14 @@ mod tests {
         assert_eq!(trace.first(), None);
         trace.look("lstm.M1", "cell state", &[0.0, 1.0, f32::INFINITY, f32::NAN]);
         trace.look("head", "outputs", &[f32::NAN]);
-        let error = trace.finish().unwrap_err();
-        assert_eq!(error.to_string(), "step 41, layer lstm.M1: cell state is inf at index 2");
-        assert_eq!(NonFiniteTrace::new(1).finish(), Ok(()));
+        let first = FirstNonFinite {
+            step: 41,
+            layer: "lstm.M1".to_owned(),
+            tensor: "cell state".to_owned(),
+            index: 2,
+            value: f64::INFINITY,
+        };
+        assert_eq!(trace.first(), Some(&first));
     }
 
     proptest! {
