@@ -87,19 +87,6 @@ impl Stream {
             .map_err(|fault| self.context().error(fault))
     }
 
-    /// Sets `bytes` bytes of the GPU's memory to zero. The caller does not wait.
-    ///
-    /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver).
-    ///
-    /// # Safety
-    /// The range is allocated memory of this stream's GPU until it is done, and nothing uses it
-    /// meanwhile that the streams do not order.
-    pub unsafe fn zero(&self, address: u64, bytes: usize) -> Result<()> {
-        // SAFETY: as the caller promised.
-        unsafe { self.queue().fill(MemoryRegion { address, bytes }, 0) }.map_err(|fault| self.context().error(fault))
-    }
-
     /// Submits a copy and records its end. Where it cannot be recorded, the host waits for it, as
     /// the memory must not be touched before.
     fn transfer<T: Pod>(
