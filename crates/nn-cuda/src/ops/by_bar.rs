@@ -70,6 +70,7 @@ mod tests {
     use megabatch_simt::Arg;
 
     use super::super::harness::{HARNESS, noise};
+    use super::super::uploaded::work_list;
     use super::super::work_list::{Sequence, TileWindows};
     use super::*;
 
@@ -84,7 +85,7 @@ mod tests {
             sequence_with(3, &[], 2),
             sequence_with(19, &many, 40),
         ];
-        let list = WorkList::new(&scope, hidden, TileWindows::Eight, &sequences).unwrap();
+        let list = work_list(&scope, hidden, TileWindows::Eight, &sequences).unwrap();
         let d_gates: Vec<T> = noise("d", list.rows() * 4 * hidden, 3.0).into_iter().map(T::narrow).collect();
         let d_gates = Buffer::from_slice(&scope, &d_gates).unwrap();
         for (sequence, sequence_steps) in sequences.iter().enumerate() {

@@ -94,6 +94,9 @@ mod recurrent_weights;
 mod round;
 mod scratch;
 mod take_rows;
+#[cfg(test)]
+#[path = "tests/uploaded.rs"]
+mod uploaded;
 mod work_list;
 
 pub(crate) use affine::Affine;
