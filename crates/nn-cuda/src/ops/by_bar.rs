@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code, reason = "kernels are launched")]
 
+#[cfg(feature = "conformance")]
+#[path = "tests/cpu/by_bar.rs"]
+mod cpu;
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 use megabatch_nn::Result;
@@ -47,20 +51,7 @@ pub fn sum_per_bar<T: Operand>(
             // runs after it.
             Ok(unsafe { kernel.submit(device, Launch::for_threads(rows * hidden), &arguments) }?)
         }
-        _ => cpu_arm!(cpu(list, sequence, d_gates.as_slice(), to.as_mut_slice())),
-    }
-}
-
-#[cfg(feature = "conformance")]
-fn cpu<T: Operand>(list: &WorkList, sequence: usize, d_gates: &[T], to: &mut [f32]) {
-    let (place, width) = (list.places()[sequence], 4 * list.hidden());
-    to[..list.projected_rows_of(sequence) * width].fill(0.0);
-    for (window, &first) in list.first(&place).iter().enumerate() {
-        for t in 0..place.steps as usize {
-            let terms = &d_gates[(place.gates(t) + window) * width..][..width];
-            let sums = &mut to[(first as usize + t) * width..][..width];
-            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term.widen());
-        }
+        _ => cpu_arm!(cpu::sum_per_bar(list, sequence, d_gates.as_slice(), to.as_mut_slice())),
     }
 }
 
