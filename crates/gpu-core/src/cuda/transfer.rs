@@ -28,14 +28,6 @@ impl<T: Pod> Transfer<T> {
         self.pinned.land()?;
         Ok(self.pinned)
     }
-
-    /// True if the copy is done. Does not wait.
-    ///
-    /// # Errors
-    /// As [`Transfer::wait`].
-    pub fn is_done(&self) -> Result<bool> {
-        self.pinned.event().is_done()
-    }
 }
 
 impl Stream {
