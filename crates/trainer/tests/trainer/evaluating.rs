@@ -176,7 +176,7 @@ fn samples_of_a_time_are_correlated_as_the_nodes_of_a_graph_are() {
     let mut expected = MetricsSum::new(2);
     rows.iter().for_each(|(predictions, targets)| expected.add_graph(predictions, targets));
     let information = found.metrics.information.unwrap();
-    let by_hand = expected.finish().information.unwrap();
+    let by_hand = expected.finish(&[]).information.unwrap();
     assert_eq!((&information.ic, &information.rank_ic), (&by_hand.ic, &by_hand.rank_ic));
     assert_eq!((information.ic_graphs, information.ic_lags), (vec![TIMES; 2], vec![0, 1]));
     assert_eq!(information.ic_t[0], by_hand.ic_t[0]);
