@@ -61,4 +61,4 @@ pub use spans::SpanTimes;
 pub use storage::{Compression, Storage, WriteOptions};
 pub use text::AttributeValue;
 pub use timeframe::{longest_bar_ns, timeframe_order};
-pub use windows::{WindowsFile, WindowsHeader, WindowsWriter, write_windows};
+pub use windows::{WindowsHeader, WindowsWriter, write_windows};
