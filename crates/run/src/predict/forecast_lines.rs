@@ -398,7 +398,7 @@ mod tests {
         }
     }
 
-    /// Lines of other instruments were out of the file until they were written anew behind the line.
+    /// Lines of other instruments were out of the file until they were written again.
     #[test]
     fn lines_of_other_instruments_stay_where_a_write_fails() {
         let folder = tempfile::tempdir().unwrap();
