@@ -138,14 +138,14 @@ impl Midnights {
 /// Midnights of the files of days of one symbol.
 #[derive(Default)]
 pub(crate) struct FileMidnights {
-    /// Those that each file shows by itself.
+    /// Midnights that each file shows by itself.
     own: Vec<Option<Midnights>>,
-    /// Those of all files together, where some file shows none.
+    /// Midnights of all files together, where some file shows none.
     common: Option<Midnights>,
 }
 
 impl FileMidnights {
-    /// Those by which the `file`-th file is read.
+    /// The midnights by which the `file`-th file is read.
     pub(crate) fn for_file(&self, file: usize) -> Option<&Midnights> {
         self.own.get(file).and_then(Option::as_ref).or(self.common.as_ref())
     }

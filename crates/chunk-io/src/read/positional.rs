@@ -111,8 +111,8 @@ impl DirectDataset {
         Ok(Some(entry.offset + (row % self.grid.chunk[0]) as u64 * row_bytes))
     }
 
-    /// Adds `out`, which lies at `offset`, in pieces that end at multiples of a block in the file, so
-    /// that no page is read twice.
+    /// Adds `out`, which lies at `offset`, in pieces that end at multiples of a block in the file,
+    /// so that no page is read twice.
     fn cut_to_blocks<'a>(
         &self,
         mut offset: u64,

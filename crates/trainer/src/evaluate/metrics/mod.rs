@@ -216,9 +216,9 @@ impl MetricsSum {
         self.samples
     }
 
-    /// The metrics of all samples seen. Where they are graphs, added in order of time, the targets of
-    /// horizon k overlap with those of the next `lags[k]` graphs with two labelled nodes or more;
-    /// with none, where `lags` is empty.
+    /// The metrics of all samples seen. Where they are graphs, added in order of time, the targets
+    /// of horizon k overlap with those of the next `lags[k]` graphs with two labelled nodes or
+    /// more; with none, where `lags` is empty.
     pub fn finish(&self, lags: &[usize]) -> Metrics {
         let each = |metric: fn(&HorizonSum) -> f64| self.horizons.iter().map(metric).collect();
         let direction = |sum: &HorizonSum| (sum.moves > 0).then(|| sum.right as f64 / sum.moves as f64);
