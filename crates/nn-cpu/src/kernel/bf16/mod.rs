@@ -27,8 +27,8 @@
 //! 4. Matrices that one product reads are packed block by block, see [`blocks`].
 //!
 //! [`Bf16Isa`]s differ in the order in which the numbers of a sum are added, and in how it is
-//! rounded: `tests/portable.rs` has a twin of each. Packing rounds to the nearest, ties to even, and
-//! subnormal numbers to zero: the same bits everywhere.
+//! rounded: `tests/portable.rs` has a twin of each. Packing rounds to the nearest, ties to even,
+//! and subnormal numbers to zero: the same bits everywhere.
 
 #![allow(unsafe_code, reason = "instructions of the CPU")]
 
