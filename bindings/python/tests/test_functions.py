@@ -266,6 +266,26 @@ class Functions(InFolder):
         assert forecast is not None
         np.testing.assert_allclose(forecast.values, followed[forecast.time], rtol=1e-5)
 
+    def test_forecasts_of_a_frame_come_before_an_error_that_ends_the_stream(self) -> None:
+        def change(bars: pandas.DataFrame) -> Any:
+            if len(bars) > 9040:
+                raise ValueError("too many")
+            return bars["close"].diff().rename("change")
+
+        frame = self.frame()
+        ds = mb.ingest(frame[:9000], out=self.folder / "own.h5", **{**OPTIONS, "features": ["body", change]})
+        run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=2)
+        coming = frame[9000:9100].drop(columns="note")
+        times: list[list[Any]] = []
+        for bars in ((row for _, row in coming.iterrows()), coming):
+            times.append([])
+            # A frame had no forecast of the lines that are pushed with the bar.
+            with self.assertRaisesRegex(mb.DataError, "change: EURUSD, M1: ValueError: too many"):
+                for one in run.follow(bars, features=change):
+                    times[-1].append(one.time)
+        self.assertTrue(times[0])
+        self.assertEqual(times[1], times[0])
+
     def test_other_instruments_are_context(self) -> None:
         frame = self.frame()
         # Bars of five minutes that begin late, end early and have a hole.
