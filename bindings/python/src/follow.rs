@@ -86,12 +86,12 @@ struct Answer {
     /// Predictions, JSON objects.
     forecasts: Vec<String>,
     notes: Vec<String>,
-    /// The first row that cannot be used, and the number of predictions before it.
+    /// The first row that cannot be used, or the end of the stream by an error, and the number of
+    /// predictions before it.
     refused: Option<(usize, Error)>,
 }
 
-/// Predictions, remarks, and the exception of the first row that cannot be used with the number of
-/// predictions before it.
+/// Predictions, remarks, and the first exception with the number of predictions before it.
 type Answered<'py> = (Vec<String>, Vec<String>, Option<(usize, Bound<'py, PyAny>)>);
 
 impl Answer {
@@ -190,7 +190,14 @@ impl State {
                 }
                 Ok(Said::Done(outcome)) => {
                     self.lines = None;
-                    self.report = Some(outcome?);
+                    match outcome {
+                        Ok(report) => self.report = Some(report),
+                        Err(error) if answer.forecasts.is_empty() => return Err(error),
+                        // Predictions before it come first.
+                        Err(error) => {
+                            answer.refused.get_or_insert((answer.forecasts.len(), error));
+                        }
+                    }
                     return Ok(answer);
                 }
                 Err(_) => return Err(closed()),

@@ -20,6 +20,8 @@ pub(crate) struct FunctionsCall {
     call: Py<PyAny>,
     frames: String,
     has_target: bool,
+    /// False for other instruments alone, which are looked up at the close of each bar.
+    needs_all_bars: bool,
     fingerprints: Vec<(String, String)>,
 }
 
@@ -30,6 +32,7 @@ pub(crate) struct PythonFunctions {
     call: Py<PyAny>,
     frames: String,
     has_target: bool,
+    needs_all_bars: bool,
     fingerprints: Vec<(String, String)>,
     /// The last exception.
     raised: Mutex<Option<PyErr>>,
@@ -37,8 +40,8 @@ pub(crate) struct PythonFunctions {
 
 impl PythonFunctions {
     pub(crate) fn new(functions: Named<FunctionsCall>) -> Self {
-        let Named(FunctionsCall { call, frames, has_target, fingerprints }) = functions;
-        PythonFunctions { call, frames, has_target, fingerprints, raised: Mutex::new(None) }
+        let Named(FunctionsCall { call, frames, has_target, needs_all_bars, fingerprints }) = functions;
+        PythonFunctions { call, frames, has_target, needs_all_bars, fingerprints, raised: Mutex::new(None) }
     }
 
     /// The last exception of a function.
@@ -119,6 +122,10 @@ impl BarFunctions for PythonFunctions {
     fn columns(&self, call: &FunctionCall<'_>) -> Result<Vec<FunctionColumn>, BarsError> {
         let columns: Vec<Column> = self.called("features", call)?;
         Ok(columns.into_iter().map(column).collect())
+    }
+
+    fn needs_all_bars(&self) -> bool {
+        self.needs_all_bars
     }
 
     fn has_targets(&self) -> bool {

@@ -6,6 +6,7 @@ import functools
 import signal
 import subprocess
 from typing import Any
+from unittest import mock
 
 import h5py
 import megabatch as mb
@@ -13,6 +14,7 @@ import numpy as np
 import pandas
 import polars
 import pyarrow
+from megabatch import _functions
 from shared import BARS, MODEL, InFolder
 
 OPTIONS: dict[str, Any] = {**BARS, "stride": 1, "scaling": "none", "symbol": "EURUSD"}
@@ -264,6 +266,26 @@ class Functions(InFolder):
         assert forecast is not None
         np.testing.assert_allclose(forecast.values, followed[forecast.time], rtol=1e-5)
 
+    def test_forecasts_of_a_frame_come_before_an_error_that_ends_the_stream(self) -> None:
+        def change(bars: pandas.DataFrame) -> Any:
+            if len(bars) > 9040:
+                raise ValueError("too many")
+            return bars["close"].diff().rename("change")
+
+        frame = self.frame()
+        ds = mb.ingest(frame[:9000], out=self.folder / "own.h5", **{**OPTIONS, "features": ["body", change]})
+        run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=2)
+        coming = frame[9000:9100].drop(columns="note")
+        times: list[list[Any]] = []
+        for bars in ((row for _, row in coming.iterrows()), coming):
+            times.append([])
+            # A frame had no forecast of the lines that are pushed with the bar.
+            with self.assertRaisesRegex(mb.DataError, "change: EURUSD, M1: ValueError: too many"):
+                for one in run.follow(bars, features=change):
+                    times[-1].append(one.time)
+        self.assertTrue(times[0])
+        self.assertEqual(times[1], times[0])
+
     def test_other_instruments_are_context(self) -> None:
         frame = self.frame()
         # Bars of five minutes that begin late, end early and have a hole.
@@ -474,6 +496,31 @@ except KeyboardInterrupt:
             run.follow(coming, features=change, context={"DXY": "dollar.csv"})
         with self.assertRaisesRegex(mb.ConfigError, "context.*expected frames by the names of instruments"):
             run.follow(coming, features=change, context="dollar.csv")  # type: ignore[arg-type]
+
+    def test_context_alone_is_looked_up_at_the_bars_that_come(self) -> None:
+        frame = self.frame(21)[:10_500]
+        past, coming = frame[:9000], frame[9000:]
+        context = {"DXY": in_longer_bars(frame, "5min")[:-30]}
+        options = {**OPTIONS, "features": ["body", "rsi_14"], "context": context}
+        ds = mb.ingest(past, out=self.folder / "own.h5", **options)
+        run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=3)
+        lengths: list[int] = []
+        features = _functions.Functions.features
+
+        def seen(functions: Any, *call: Any) -> Any:
+            lengths.append(len(call[-1]["time"]) // 8)
+            return features(functions, *call)
+
+        with mock.patch.object(_functions.Functions, "features", seen), self.assertLogs("megabatch", "WARNING") as log:
+            followed = {one.time: one.values for one in run.follow(coming, context=context)}
+        self.assertEqual(len([line for line in log.output if "warning: context DXY: its bars end at" in line]), 1, log.output)
+        # The history of both timeframes, and each bar that comes alone: it came with all before it.
+        self.assertEqual(lengths[0], len(past))
+        self.assertGreater(len(lengths), len(coming))
+        self.assertEqual(set(lengths[2:]), {1})
+        longer = ds.append(coming, context=context)
+        predicted = run.predict(longer, changed_data=True)
+        self.require_same_forecasts(followed, predicted, 0.9 * (len(longer) - len(ds)), rtol=1e-4, atol=1e-6)
 
     def test_context_in_files_is_that_of_frames(self) -> None:
         frame = self.frame()

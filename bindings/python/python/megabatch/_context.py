@@ -126,5 +126,5 @@ class ContextBars:
         def at(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
             return np.where(is_known, values[place], np.nan) if len(self) else np.full(len(close_ns), np.nan)
 
-        age = (close_ns - at(self._close_ns.astype(np.float64))) / bar_ns
+        age = (close_ns - at(self._close_ns)) / bar_ns
         return {**{name: at(values) for name, values in columns.items()}, "age": age}

@@ -56,8 +56,14 @@ class Functions:
         if self._target is not None:
             fingerprints.append((f"target {_name(self._target)}", _fingerprint(self._target)))
         fingerprints += [(f"context {own.symbol}", own.fingerprint()) for own in self._context]
-        has_target = self._target is not None
-        return {"call": self, "frames": self._library, "has_target": has_target, "fingerprints": fingerprints}
+        return {
+            "call": self,
+            "frames": self._library,
+            "has_target": self._target is not None,
+            # The first call, with the history, tells where the bars of other instruments begin.
+            "needs_all_bars": bool(self._features) or self._whole is None,
+            "fingerprints": fingerprints,
+        }
 
     def features(
         self, instrument: str, timeframe: str, duration_ns: int, bins: str, bars: Mapping[str, bytes]

@@ -1027,8 +1027,8 @@ class Follower:
         self._symbol_keys.add(key)
 
     def _push(self, text: bytes, drops: bool = True) -> tuple[list[Forecast], DataError | None]:
-        """The forecasts before the first row that cannot be used, and its error. With `drops` rows that the rule of the
-        data drops are only told."""
+        """The forecasts before the first row that cannot be used, or before an error that ends the stream, and the error.
+        With `drops` rows that the rule of the data drops are only told."""
         self._lines += text.count(b"\n")
         lines, notes, refused = self._native.push(text)
         for note in notes:
@@ -1092,7 +1092,9 @@ class Follower:
             forecasts, refused = self._push(b"".join(lines[first : first + _PUSHED_LINES]))
             yield from forecasts
             if refused is not None:
-                raise by_symbol[0].with_row(refused, str(refused.fields.get("file")), lines_before)
+                file = refused.fields.get("file")
+                # An error of a function has none.
+                raise refused if file is None else by_symbol[0].with_row(refused, file, lines_before)
 
 
 _PUSHED_LINES = 64

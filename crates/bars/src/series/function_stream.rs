@@ -6,7 +6,8 @@ use crate::series::functions::{BarFunctions, FunctionBars, FunctionCall, Functio
 use crate::time::bin_clock::BinClock;
 
 /// All closed bars of each timeframe of one instrument, and the functions that see them. They are
-/// called with all, as when a series is made: how many bars a value depends on is not known.
+/// called with all, as when a series is made: how many bars a value depends on is not known. Those
+/// that do not [need all](BarFunctions::needs_all_bars) are called with the new bar.
 pub struct FunctionStream<'a> {
     functions: &'a dyn BarFunctions,
     instrument: String,
@@ -17,13 +18,17 @@ pub struct FunctionStream<'a> {
     own: usize,
     /// Columns that functions gave in one timeframe.
     given: Vec<FunctionColumn>,
-    /// Bars of each timeframe, as functions see them.
+    /// Bars of each timeframe, as functions see them: all, or the last one that came.
     timeframes: Vec<Bars>,
 }
 
 impl<'a> FunctionStream<'a> {
     /// The stream after `bars`, for which `functions` gave the columns `features`.
     pub fn new(bars: &FunctionBars, features: &[Vec<FunctionColumn>], functions: &'a dyn BarFunctions) -> Self {
+        let seen = |call: FunctionCall<'_>| match functions.needs_all_bars() {
+            true => call.bars.clone(),
+            false => call.bars.part(0..0),
+        };
         FunctionStream {
             functions,
             instrument: bars.instrument().to_owned(),
@@ -33,7 +38,7 @@ impl<'a> FunctionStream<'a> {
             given: features.first().map_or(Vec::new(), |columns| {
                 columns.iter().map(|column| FunctionColumn { values: Vec::new(), ..column.clone() }).collect()
             }),
-            timeframes: bars.calls().map(|call| call.bars.clone()).collect(),
+            timeframes: bars.calls().map(seen).collect(),
         }
     }
 
@@ -55,6 +60,9 @@ impl<'a> FunctionStream<'a> {
         let slots = self.own + self.given.len() * count;
         let seen = bar.columns[..self.own].iter().chain(&bar.columns[slots..]).copied().collect();
         let bars = &mut self.timeframes[timeframe];
+        if !self.functions.needs_all_bars() {
+            bars.truncate(0);
+        }
         bars.push(Bar { columns: seen, ..bar.clone() });
         let (columns, bins) = (&self.columns, &self.clock);
         let call = FunctionCall { instrument: &self.instrument, bars, columns, bins };

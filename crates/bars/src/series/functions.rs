@@ -36,6 +36,12 @@ pub trait BarFunctions: Sync {
     /// [`Error::Function`] with the reason.
     fn columns(&self, call: &FunctionCall<'_>) -> Result<Vec<FunctionColumn>>;
 
+    /// True if values may depend on bars before their own. If not, the first call has all bars so
+    /// far, and later ones may have new bars alone.
+    fn needs_all_bars(&self) -> bool {
+        true
+    }
+
     /// True if one of them gives targets.
     fn has_targets(&self) -> bool;
 
@@ -416,18 +422,23 @@ impl FunctionCall<'_> {
 
     /// The first bar with a value, if the column has a value a bar and any.
     fn first_value(&self, column: &FunctionColumn) -> Result<usize> {
-        let name = || column.name.clone();
-        if column.values.len() != self.bars.len() {
-            let (found, bars) = (column.values.len(), self.bars.len());
-            return Err(self.fault(&column.function, FunctionFault::Len { column: name(), found, bars }));
-        }
+        self.require_len(column)?;
         let first = column.values.iter().position(|value| !value.is_nan());
-        first.ok_or_else(|| self.fault(&column.function, FunctionFault::NoValue { column: name() }))
+        first.ok_or_else(|| self.fault(&column.function, FunctionFault::NoValue { column: column.name.clone() }))
+    }
+
+    /// Requires a value a bar.
+    fn require_len(&self, column: &FunctionColumn) -> Result<()> {
+        let (found, bars) = (column.values.len(), self.bars.len());
+        if found == bars {
+            return Ok(());
+        }
+        Err(self.fault(&column.function, FunctionFault::Len { column: column.name.clone(), found, bars }))
     }
 
     /// The value of the last bar.
     pub(crate) fn last_value(&self, column: &FunctionColumn) -> Result<f64> {
-        self.first_value(column)?;
+        self.require_len(column)?;
         let place = self.bars.len() - 1;
         if !column.values[place].is_finite() {
             self.require_dropped(column, place, OnError::Fail)?;

@@ -19,11 +19,12 @@ type Values = Box<dyn Fn(&Bars) -> Vec<f64> + Sync>;
 struct Given {
     feature: Values,
     target: Option<[Values; 2]>,
+    needs_all_bars: bool,
 }
 
 impl Given {
     fn feature(feature: impl Fn(&Bars) -> Vec<f64> + Sync + 'static) -> Self {
-        Given { feature: Box::new(feature), target: None }
+        Given { feature: Box::new(feature), target: None, needs_all_bars: true }
     }
 
     fn bars(&self, bars: &Bars, spec: &SeriesSpec, on_error: OnError) -> Result<WithFunctions> {
@@ -47,6 +48,10 @@ fn column(name: &str, values: Vec<f64>) -> FunctionColumn {
 impl BarFunctions for Given {
     fn columns(&self, call: &FunctionCall<'_>) -> Result<Vec<FunctionColumn>> {
         Ok(vec![column("x", (self.feature)(call.bars))])
+    }
+
+    fn needs_all_bars(&self) -> bool {
+        self.needs_all_bars
     }
 
     fn has_targets(&self) -> bool {
@@ -357,6 +362,31 @@ fn bars_that_come_give_the_same_rows() {
                 assert_eq!(bits(&found[..3]), bits(expected));
             }
         }
+    }
+}
+
+/// Other instruments were looked up at all bars for each that came.
+#[test]
+fn functions_that_do_not_need_all_bars_get_the_new_one() {
+    let (bars, plain) = (steady(), plain_spec());
+    let seen = FunctionBars::read("DRAWN", &part(&bars, 0..800), &plain, &[]).unwrap();
+    let lacking = bars.open_time[802];
+    // The number of bars of the call.
+    let count = move |bars: &Bars| -> Vec<f64> {
+        let value = |&open_time: &i64| if open_time == lacking { f64::NAN } else { bars.len() as f64 };
+        bars.open_time.iter().map(value).collect()
+    };
+    for (needs_all_bars, expected) in [(true, [801.0, 802.0]), (false, [1.0, 1.0])] {
+        let given = Given { needs_all_bars, ..Given::feature(count) };
+        let mut functions = FunctionStream::new(&seen, &seen.call(&given).unwrap().features, &given);
+        let mut value_at = |index: usize| {
+            let mut bar = bars.bar(index);
+            functions.widen(&mut bar);
+            functions.complete(0, &mut bar).map(|()| bar.columns[0])
+        };
+        assert_eq!([800, 801].map(|index| value_at(index).unwrap()), expected);
+        let found = fault(value_at(802));
+        assert!(matches!(found, FunctionFault::Value { open_time, .. } if open_time == lacking), "{found}");
     }
 }
 
