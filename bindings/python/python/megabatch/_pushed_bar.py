@@ -26,7 +26,7 @@ _NAMED_MONTH = re.compile(
 def as_bar(row: Any, symbol: str | None) -> Mapping[str, Any]:
     """The fields of a bar, which may be a row of a frame of pandas: its time is in the index if no field has it, and of
     columns of two levels one has symbols. Of several those of `symbol` are taken."""
-    bar = row
+    bar: Mapping[str, Any] = row
     if any(isinstance(key, tuple) for key in row.keys()):
         bar = _with_plain_names(row, symbol)
     index = getattr(row, "name", None)
