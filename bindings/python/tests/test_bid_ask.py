@@ -85,6 +85,9 @@ class BidAndAsk(InFolder):
                 mb.ingest(symbol="EURUSD", **given, **BARS)
         with self.assertRaisesRegex(mb.DataError, "ask"):
             mb.ingest(bid=ask, ask=bid, symbol="EURUSD", **BARS)
+        # The error did not say which of the frames.
+        with self.assertRaisesRegex(mb.DataError, "^the frame: ask: it has no rows"):
+            mb.ingest(bid=bid, ask=ask[:0], symbol="EURUSD", **BARS)
         with self.assertRaises(mb.DataError) as caught:
             mb.ingest(bid=bid, ask=ask.assign(high=ask["high"].where(ask.index != 7)), symbol="EURUSD", **BARS)
         self.assertEqual(caught.exception.fields["row"], 7)

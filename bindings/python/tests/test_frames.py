@@ -796,6 +796,8 @@ class Columns(InFolder):
             self.assertEqual(caught.exception.symbol, "BBB")
             with self.assertLogs("megabatch", "WARNING") as logs:
                 ds = mb.ingest(frame, on_error="skip", **self.DAILY)
+                sized = mb.ingest(frame, on_error="skip", **{**self.DAILY, "pip_size": {"AAA": 0.01, "BBB": 0.01}})
+            self.assertEqual(sized.fingerprint(), expected.fingerprint())
             self.assertIn("left out: BBB: all 80 rows are empty (a failed download?)", "\n".join(logs.output))
             assert ds.report is not None
             self.assertEqual(list(ds.report.left_out), ["BBB"])

@@ -1047,6 +1047,7 @@ class Following(InFolder):
             (indexed.reset_index(drop=True), "the bar has no 'time'"),
             (both.drop(columns="open", level=1), r"names such as \('EURUSD', 'high'\): expected one name each, or one of open"),
             (both[["GBPUSD"]], "symbol of the bar is GBPUSD, and the bars of EURUSD are followed"),
+            (indexed.assign(code=7203).set_index("code", append=True), "symbol of the bar is 7203, and the bars of EURUSD are followed"),
             (both.rename(columns={"EURUSD": "AUDUSD"}), "has 2 symbols, such as AUDUSD, GBPUSD, and the bars of EURUSD are"),
         ]
         for one, message in wrong_rows:

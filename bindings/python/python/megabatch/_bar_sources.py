@@ -143,9 +143,13 @@ class FrameBars:
         return list(dict.fromkeys(symbol for bars in self._sides.values() for symbol in bars))
 
     def empty(self) -> dict[str, str]:
-        """Symbols without a price, at least on one of the sides, and a description of their rows."""
-        sides = [own for bars in self._sides.values() for own in bars.items()]
-        return {symbol: bars.emptiness() for symbol, bars in sides if bars.is_empty()}
+        """Symbols without a price, at least on one of the sides, and a description of their rows there."""
+        return {
+            symbol: f"{name}: {own.emptiness()}" if len(self._sides) > 1 else own.emptiness()
+            for name, bars in self._sides.items()
+            for symbol, own in bars.items()
+            if own.is_empty()
+        }
 
     def without(self, symbols: Iterable[str]) -> FrameBars:
         """The same bars without those of `symbols`."""

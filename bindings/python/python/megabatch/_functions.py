@@ -358,19 +358,22 @@ def _by_times(answer: Any, times: Mapping[str, npt.NDArray[np.int64]]) -> Any:
     index = answer.index if answer.index.tz is None else answer.index.tz_convert(None)
     found = index.to_numpy("datetime64[ns]").view(np.int64)
     order = np.argsort(found, kind="stable")
-    if any(np.array_equal(found[order], own) for own in times.values()):
+    # Times that were shifted by a bar keep their name, and may be those of the other column.
+    clocks: Mapping[str, npt.NDArray[np.int64]] = {index.name: times[index.name]} if index.name in times else times
+    if any(np.array_equal(found[order], own) for own in clocks.values()):
         return answer.iloc[order]
-    opens = times["time"]
-    lacking, strange = np.setdiff1d(opens, found), np.setdiff1d(found, opens)
+    name, own = next(iter(clocks.items()))
+    verb = "opens" if name == "time" else "closes"
+    lacking, strange = np.setdiff1d(own, found), np.setdiff1d(found, own)
     if strange.size:
-        fault = f"{_shown(strange[0])}, and no bar opens then"
+        fault = f"{_shown(strange[0])}, and no bar {verb} then"
     elif lacking.size:
-        fault = f"none for {len(lacking)} of {len(opens)} bars, the first of which opens at {_shown(lacking[0])}"
+        fault = f"none for {len(lacking)} of {len(own)} bars, the first of which {verb} at {_shown(lacking[0])}"
     else:
         fault = f"{_shown(found[order][1:][np.diff(found[order]) == 0][0])} twice"
     raise DataError(
         f"the times in the index of the answer are not those of the bars: it has {fault}: give one row a bar, such as with "
-        f".reindex(frame['time'])"
+        f".reindex(frame[{name!r}])"
     )
 
 

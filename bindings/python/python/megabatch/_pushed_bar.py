@@ -44,7 +44,8 @@ def _in_index(index: Any) -> dict[str, Any]:
     times = [place for place, own in enumerate(levels) if _is_time(own)]
     if len(times) != 1:
         return {}
-    names = [own for place, own in enumerate(levels) if place != times[0] and isinstance(own, str)]
+    # Codes such as 7203 are symbols too.
+    names = [own for place, own in enumerate(levels) if place != times[0] and isinstance(own, (str, int, np.integer))]
     return {"time": levels[times[0]], **({"symbol": names[0]} if len(names) == 1 else {})}
 
 

@@ -682,6 +682,9 @@ def ingest(
     empty = frames.empty()
     _frames.refuse_empty(empty, len(frames.symbols()), named.get("on-error"))
     frames = frames.without(empty)
+    if isinstance(named.get("pip-size"), Mapping):
+        # A size of a symbol without bars is taken for a misspelled one.
+        named["pip-size"] = {name: size for name, size in named["pip-size"].items() if str(name) not in empty} or None
     folder = BarsFolder(file)
     before = folder.files()
     symbols = frames.symbols()
