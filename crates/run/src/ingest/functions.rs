@@ -154,7 +154,7 @@ impl Recipe {
         let recipe = self.with_known_bins(&recordings.recordings.universe.recordings)?;
         let context = match self.context.is_empty() {
             true => None,
-            false => Some(ContextInstruments::read(&recipe, folder, host)?),
+            false => Some(ContextInstruments::read(&recipe, &recordings.bars, folder, host)?),
         };
         let functions = context.as_ref().map(|context| context as &dyn BarFunctions).or(host.functions);
         let call = usage.call();

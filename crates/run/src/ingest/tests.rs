@@ -15,7 +15,7 @@ use super::*;
 use crate::adapters::series::Origin;
 use crate::error::{Kind, Result};
 use crate::host::{Cancel, Host, Observer, Progress, Silent, Work};
-use crate::text::Duration;
+use crate::text::{DAY_NS, Duration};
 
 /// Writes the series of all bars in memory: the oracle.
 fn ingest_in_memory(recipe: &Recipe, out: &Path) -> Result<()> {
@@ -497,6 +497,58 @@ fn a_day_of_a_context_that_carries_a_time_of_day_is_that_of_its_date() {
     for (place, time) in [(59, "15:30"), (20, "09:30")] {
         let live = |k: usize, date: &str| if k == place { format!("{date} {time}") } else { date.to_owned() };
         assert_eq!(values("live.csv", &live), expected, "{time}");
+    }
+}
+
+/// Weeks of a context that end at New York's midnights were seen five hours before that, beside
+/// hours and days.
+#[test]
+fn a_week_of_a_context_is_seen_once_it_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    // Monday 2018-01-01.
+    let date = |day: usize| crate::text::utc((17_532 + day as i64) * DAY_NS)[..10].to_owned();
+    let write = |name: &str, rows: Vec<(String, usize)>| -> PathBuf {
+        let line = |(time, close): (String, usize)| format!("{time},{close},{},{},{close},9\n", close + 1, close - 1);
+        let path = folder.path().join(name);
+        let lines: String = rows.into_iter().map(line).collect();
+        fs::write(&path, format!("date,open,high,low,close,volume\n{lines}")).unwrap();
+        path
+    };
+    let price = |k: usize| 100 + k * 7 % 11;
+    let weekday = |k: usize| k / 5 * 7 + k % 5;
+    let hours = (0..40 * 120).map(|k| (format!("{} {:02}:00", date(weekday(k / 24)), k % 24), price(k)));
+    let hours = write("AAA.csv", hours.collect());
+    let days = write("BBB.csv", (0..40 * 5).map(|k| (date(weekday(k)), price(k))).collect());
+    let weeks = write("CCC.csv", (0..40).map(|k| (date(7 * k), price(k))).collect());
+    // The week at place 20 is another one.
+    let [context, other] = [("SPY.csv", 0), ("OTHER.csv", 50)].map(|(name, more)| {
+        let close = |k: usize| price(k) + if k == 20 { more } else { 0 };
+        write(name, (0..40).map(|k| (format!("{} 00:00:00-05:00", date(7 * k)), close(k))).collect())
+    });
+    let rows = |bars: &Path, path: &Path| -> Vec<(i64, Vec<u32>)> {
+        let recipe = Recipe {
+            bars: vec![bars.to_owned()],
+            context: vec![ContextFile { symbol: "SPY".to_owned(), path: path.to_owned() }],
+            timeframes: windows("W1:2"),
+            features: "log_return".parse().unwrap(),
+            target: TargetKind::LogReturn,
+            horizon: 1,
+            scaling: Scaling::None,
+            ..Recipe::default()
+        };
+        let out = folder.path().join("series.h5");
+        ingest(&recipe, &out, &Host::silent()).unwrap();
+        let series = SeriesFile::open(&out, &Device::cpu().scope("test")).unwrap().read().unwrap();
+        let own = &series.timeframes[0];
+        let row = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
+        own.close_time.iter().copied().zip(own.values.chunks_exact(own.feature_names.len()).map(row)).collect()
+    };
+    for (bars, seen_first) in [(&hours, 22), (&days, 22), (&weeks, 21)] {
+        let (as_it_was, changed) = (rows(bars, &context), rows(bars, &other));
+        let differs = as_it_was.iter().zip(&changed).find(|(one, other)| one != other);
+        let (close_time, _) = differs.expect("the context is seen").0;
+        // Weeks from Monday 2018-01-01 on.
+        assert_eq!(close_time / DAY_NS - 17_532, 7 * seen_first, "{}", bars.display());
     }
 }
 

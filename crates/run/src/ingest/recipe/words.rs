@@ -10,7 +10,7 @@ use super::{Bins, Calendar, Recipe, column_name, symbol_name};
 type Words<T, const N: usize> = [(&'static str, T); N];
 
 /// Options by which rows are read. Weekly bars are of their session's week where no timeframe is
-/// shorter.
+/// shorter; without timeframes they are as stamped.
 const READING: [&str; 6] = ["zone", "time", "prices", "on-error", "repeats", "timeframes"];
 
 const TIME: Words<StampedAt, 2> = [("open", StampedAt::Open), ("close", StampedAt::Close)];
