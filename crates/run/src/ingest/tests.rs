@@ -585,6 +585,31 @@ fn prices_that_are_no_multiple_of_the_known_pip_are_refused() {
     ingest(&returns, &out, &Host::silent()).unwrap();
 }
 
+/// A size for a symbol that was left out was taken for that of a misspelled one.
+#[test]
+fn a_pip_size_of_a_symbol_that_is_left_out_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let (eur, chf) = (bars(folder.path(), "EURUSD.csv", 3, 1, &[]), folder.path().join("CHFUSD.csv"));
+    fs::write(&chf, "nothing\n").unwrap();
+    let ingested = |sizes: &str| {
+        let recipe = Recipe {
+            bars: vec![eur.clone(), chf.clone()],
+            pip_size: Some(sizes.parse().unwrap()),
+            on_error: OnError::Skip,
+            timeframes: windows("M1:30,M5:6"),
+            horizon: 5,
+            ..Recipe::default()
+        };
+        ingest(&recipe, &folder.path().join("out.h5"), &Host::silent())
+    };
+    let report = ingested("EURUSD=0.0001,CHFUSD=0.0001").unwrap();
+    assert_eq!(report.json["source"]["left_out"][0]["symbol"], "CHFUSD");
+    let error = ingested("EURUSD=0.0001,CHFUSX=0.0001").unwrap_err();
+    assert_eq!(error.kind(), Kind::Usage);
+    let error = error.to_string();
+    assert!(error.contains("no bars are of the symbol CHFUSX; there are EURUSD"), "{error}");
+}
+
 /// Asks for the end at the n-th look.
 pub(in crate::ingest) struct StopsAt {
     pub(in crate::ingest) left: AtomicU64,
