@@ -149,9 +149,9 @@ def o_direct(path, samples, args):
     assert total == size
 
 
-def megabatch(path, samples, args, *, threads, direct="off"):
+def megabatch(path, samples, args, *, threads):
     command = [args.megabatch, "--json", "bench", "load", str(path), "--batch", str(BATCH), "--chunk-samples", str(BATCH)]
-    command += ["--threads", str(threads), "--direct", direct, "--epochs", "1"] + (["--shuffled"] if args.shuffled else [])
+    command += ["--threads", str(threads), "--epochs", "1"] + (["--shuffled"] if args.shuffled else [])
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr}")
@@ -171,8 +171,6 @@ def sides(storage, args):
         yield "pread", lambda p, n: pread(p, n, args), 1.0
     if args.cold:
         yield "O_DIRECT", lambda p, n: o_direct(p, n, args), 1.0
-        yield "megabatch, 1 thread, direct", lambda p, n: megabatch(p, n, args, threads=1, direct="on"), 1.0
-        yield "megabatch, 2 threads, direct", lambda p, n: megabatch(p, n, args, threads=2, direct="on"), 1.0
     yield "megabatch, 1 thread", lambda p, n: megabatch(p, n, args, threads=1), 1.0
     yield "megabatch, 2 threads", lambda p, n: megabatch(p, n, args, threads=2), 1.0
 

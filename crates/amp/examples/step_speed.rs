@@ -83,7 +83,7 @@ impl Model {
         let moments = self.exp_avg.iter_mut().zip(&mut self.exp_avg_sq);
         let tensors = self.weights.iter_mut().zip(&self.gradients).zip(moments).map(|((values, gradient), (m, v))| {
             let moments = Some(Moments { exp_avg: m, exp_avg_sq: v });
-            ParameterTensor { values, gradient, moments, working_copy: None }
+            ParameterTensor { values, gradient, moments }
         });
         update(tensors, &OptimizerStep { settings, number: self.steps, factors }, self.threads);
         scaler.update(None).map(|_| ())

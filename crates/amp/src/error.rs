@@ -1,5 +1,3 @@
-use std::fmt;
-
 use thiserror::Error;
 
 /// `Result` with this crate's [`Error`](enum@Error).
@@ -34,13 +32,6 @@ pub enum Error {
         index: usize,
     },
 
-    /// A number of a step was infinite or NaN.
-    #[error("{first}")]
-    NotFinite {
-        /// Place of the first one.
-        first: FirstNonFinite,
-    },
-
     /// A matrix with an infinite or NaN weight cannot be quantised.
     #[error(
         "the weight of output {output} and input {input} is infinite or NaN, and cannot be quantised: look for the step that made it so"
@@ -72,11 +63,4 @@ pub struct FirstNonFinite {
     pub index: usize,
     /// The element: an infinity or a NaN.
     pub value: f64,
-}
-
-impl fmt::Display for FirstNonFinite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FirstNonFinite { step, layer, tensor, index, value } = self;
-        write!(f, "step {step}, layer {layer}: {tensor} is {value} at index {index}")
-    }
 }

@@ -14,7 +14,6 @@
 //! 3. Blocks of fixed size are added in 32 lanes, and their sums in order, so that threads and
 //!    vectors change no bit.
 
-use crate::number::Number;
 use crate::scaler::Overflow;
 use crate::threads::{BLOCK, Threads};
 use megabatch_gpu_core::isa::{Isa, Loops};
@@ -32,42 +31,42 @@ pub struct ElementIndex {
 
 /// Results of the first pass over the gradients.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CheckedGradients<S> {
+pub struct CheckedGradients {
     /// The root of the sum of the squares of all unscaled gradients. Infinite or NaN where there is
     /// a gradient that is not finite.
     ///
-    /// For f32 its relative error is at most (n / 2¹⁴ + t + 550) · 2⁻⁵⁴ for n elements in t
-    /// tensors: a lane adds 512 squares, 32 lanes are added to one, and blocks one after the other;
-    /// the root halves that. For f64 it is infinite where squares overflow.
+    /// Its relative error is at most (n / 2¹⁴ + t + 550) · 2⁻⁵⁴ for n elements in t tensors: a lane
+    /// adds 512 squares, 32 lanes are added to one, and blocks one after the other; the root halves
+    /// that.
     pub norm: f64,
     /// The first gradient that is infinite or NaN once it is unscaled.
     pub non_finite: Option<ElementIndex>,
-    inverse_scale: S,
+    inverse_scale: f32,
 }
 
 /// Factors of the gradients in the second pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct GradientFactors<S> {
+pub struct GradientFactors {
     /// 1 / loss scale.
-    pub inverse_scale: S,
+    pub inverse_scale: f32,
     /// The clip coefficient, at most 1.
-    pub clip: S,
+    pub clip: f32,
 }
 
-impl<S: Number> GradientFactors<S> {
+impl GradientFactors {
     /// Factors of 1.
     pub fn none() -> Self {
-        GradientFactors { inverse_scale: S::from_f64(1.0), clip: S::from_f64(1.0) }
+        GradientFactors { inverse_scale: 1.0, clip: 1.0 }
     }
 }
 
-impl<S: Number> CheckedGradients<S> {
+impl CheckedGradients {
     /// Factor that unscales the gradients and clips them to `clip_norm`: min(1, clip_norm / (norm +
     /// 1e-6)), as in `torch.nn.utils.clip_grad_norm_`. None where a gradient is not finite: such a
     /// step is to be skipped.
-    pub fn factors(&self, clip_norm: Option<f64>) -> Option<GradientFactors<S>> {
+    pub fn factors(&self, clip_norm: Option<f64>) -> Option<GradientFactors> {
         let coefficient = clip_norm.map_or(1.0, |clip_norm| clip_norm / (self.norm + 1e-6));
-        let clip = S::from_f64(if coefficient < 1.0 { coefficient } else { 1.0 });
+        let clip = if coefficient < 1.0 { coefficient as f32 } else { 1.0 };
         self.non_finite.is_none().then_some(GradientFactors { inverse_scale: self.inverse_scale, clip })
     }
 }
@@ -78,31 +77,28 @@ impl<S: Number> CheckedGradients<S> {
 ///
 /// # Panics
 /// If `inverse_scale` is not a positive finite number.
-pub fn unscale_and_check<S: Number>(gradients: &[&[S]], inverse_scale: S, threads: Threads) -> CheckedGradients<S> {
-    assert!(
-        inverse_scale > S::default() && inverse_scale.is_finite(),
-        "the inverse of a loss scale is a positive number"
-    );
+pub fn unscale_and_check(gradients: &[&[f32]], inverse_scale: f32, threads: Threads) -> CheckedGradients {
+    assert!(inverse_scale > 0.0 && inverse_scale.is_finite(), "the inverse of a loss scale is a positive number");
     let isa = Isa::best();
     let blocks = gradients.iter().flat_map(|gradient| gradient.chunks(BLOCK));
     let sum = threads.sum(blocks, |block| isa.run(SumOfSquares(block)));
-    let norm = sum.sqrt() * inverse_scale.to_f64();
+    let norm = sum.sqrt() * f64::from(inverse_scale);
     // No element is larger than the norm. NaN compares as false.
-    let all_finite = norm <= S::GREATEST.to_f64();
+    let all_finite = norm <= f64::from(f32::MAX);
     let non_finite = if all_finite { None } else { first_non_finite(gradients, inverse_scale) };
     CheckedGradients { norm, non_finite, inverse_scale }
 }
 
-fn first_non_finite<S: Number>(gradients: &[&[S]], inverse_scale: S) -> Option<ElementIndex> {
+fn first_non_finite(gradients: &[&[f32]], inverse_scale: f32) -> Option<ElementIndex> {
     gradients.iter().enumerate().find_map(|(tensor, gradient)| {
         let index = gradient.iter().position(|&g| !(g * inverse_scale).is_finite())?;
         Some(ElementIndex { tensor, index })
     })
 }
 
-struct SumOfSquares<'a, S>(&'a [S]);
+struct SumOfSquares<'a>(&'a [f32]);
 
-impl<S: Number> Loops for SumOfSquares<'_, S> {
+impl Loops for SumOfSquares<'_> {
     type Output = f64;
 
     #[inline(always)]
@@ -111,11 +107,11 @@ impl<S: Number> Loops for SumOfSquares<'_, S> {
         let (rows, rest) = self.0.as_chunks::<LANES>();
         for row in rows {
             for (lane, g) in lanes.iter_mut().zip(row) {
-                *lane += g.to_f64() * g.to_f64();
+                *lane += f64::from(*g) * f64::from(*g);
             }
         }
         for (lane, g) in lanes.iter_mut().zip(rest) {
-            *lane += g.to_f64() * g.to_f64();
+            *lane += f64::from(*g) * f64::from(*g);
         }
         lanes.iter().sum()
     }
@@ -177,10 +173,10 @@ mod tests {
 
     /// The root of the sum of squares of gradients that are unscaled first, added with what each
     /// addition loses (Kahan, 1965).
-    fn plain<S: Number>(gradients: &[&[S]], inverse_scale: S) -> f64 {
+    fn plain(gradients: &[&[f32]], inverse_scale: f32) -> f64 {
         let (mut sum, mut lost) = (0.0, 0.0);
         for &g in gradients.iter().copied().flatten() {
-            let g = (g * inverse_scale).to_f64();
+            let g = f64::from(g * inverse_scale);
             let term = g * g - lost;
             let next = sum + term;
             lost = (next - sum) - term;
@@ -189,7 +185,7 @@ mod tests {
         sum.sqrt()
     }
 
-    fn check<S: Number>(gradients: &[&[S]], inverse_scale: S) {
+    fn check(gradients: &[&[f32]], inverse_scale: f32) {
         let examined = unscale_and_check(gradients, inverse_scale, Threads::Caller);
         assert_eq!(examined.norm.to_bits(), unscale_and_check(gradients, inverse_scale, Threads::Pool).norm.to_bits());
         assert!(close(examined.norm, plain(gradients, inverse_scale)), "{examined:?}");
@@ -204,14 +200,12 @@ mod tests {
     fn tensors_of_every_length_near_a_lane_and_a_block() {
         for len in [0, 1, 31, 32, 33, BLOCK - 1, BLOCK, BLOCK + 1, 5 * BLOCK + 7] {
             let long = noise(len);
-            let double: Vec<f64> = long.iter().map(|&x| f64::from(x)).collect();
             for inverse in [1.0, 2.0 / 65_536.0] {
                 check(&[&long], inverse);
                 check(&[&long, &[], &long[..len / 2]], inverse);
-                check(&[&double], f64::from(inverse));
             }
         }
-        check::<f32>(&[], 1.0);
+        check(&[], 1.0);
     }
 
     #[test]
@@ -255,10 +249,10 @@ mod tests {
     #[test]
     fn the_norm_is_clipped_as_in_pytorch() {
         for (clip, expected) in
-            [(None, 1.0), (Some(100.0), 1.0), (Some(5.0), 5.0 / 5.000_001), (Some(0.5), 0.5 / 5.000_001)]
+            [(None, 1.0_f64), (Some(100.0), 1.0), (Some(5.0), 5.0 / 5.000_001), (Some(0.5), 0.5 / 5.000_001)]
         {
-            let factors = unscale_and_check(&[&[3.0f64 * 8.0], &[4.0 * 8.0]], 0.125, Threads::Caller).factors(clip);
-            assert_eq!(factors, Some(GradientFactors { inverse_scale: 0.125, clip: expected }));
+            let factors = unscale_and_check(&[&[3.0 * 8.0], &[4.0 * 8.0]], 0.125, Threads::Caller).factors(clip);
+            assert_eq!(factors, Some(GradientFactors { inverse_scale: 0.125, clip: expected as f32 }));
         }
     }
 

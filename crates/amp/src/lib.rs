@@ -3,7 +3,6 @@
 mod accuracy;
 mod error;
 mod gradients;
-mod number;
 pub mod ops;
 mod optimizer;
 mod precision;
@@ -16,7 +15,6 @@ mod update;
 pub use accuracy::Accuracy;
 pub use error::{Error, FirstNonFinite, Result};
 pub use gradients::{CheckedGradients, ElementIndex, FlatLayout, GradientFactors, unscale_and_check};
-pub use number::{Number, WorkingCopy};
 pub use optimizer::{OptimizerSettings, Rule};
 pub use precision::{Precision, round_to};
 pub use quantized::QuantizedMatrix;

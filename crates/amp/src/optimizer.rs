@@ -1,7 +1,5 @@
 use serde::{Deserialize, Serialize};
 
-use crate::number::Number;
-
 /// Update rules. Each equals PyTorch's optimizer of that name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -49,19 +47,19 @@ impl Default for OptimizerSettings {
 
 /// Factors of one step, computed in double precision and rounded once, as PyTorch does.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rates<S> {
-    pub(crate) lr: S,
-    pub(crate) coupled_decay: S,
-    pub(crate) shrink: S,
-    pub(crate) one_minus_beta1: S,
-    pub(crate) beta2: S,
-    pub(crate) one_minus_beta2: S,
-    pub(crate) step_size: S,
-    pub(crate) root_correction2: S,
-    pub(crate) epsilon: S,
+pub(crate) struct Rates {
+    pub(crate) lr: f32,
+    pub(crate) coupled_decay: f32,
+    pub(crate) shrink: f32,
+    pub(crate) one_minus_beta1: f32,
+    pub(crate) beta2: f32,
+    pub(crate) one_minus_beta2: f32,
+    pub(crate) step_size: f32,
+    pub(crate) root_correction2: f32,
+    pub(crate) epsilon: f32,
 }
 
-impl<S: Number> Rates<S> {
+impl Rates {
     /// The factors of the step `number`, counted from 1.
     pub(crate) fn new(settings: &OptimizerSettings, number: u64) -> Self {
         let &OptimizerSettings { rule, lr, weight_decay, beta1, beta2, epsilon } = settings;
@@ -72,15 +70,15 @@ impl<S: Number> Rates<S> {
             Rule::Adam | Rule::Sgd => (weight_decay, 0.0),
         };
         Rates {
-            lr: S::from_f64(lr),
-            coupled_decay: S::from_f64(coupled),
-            shrink: S::from_f64(1.0 - lr * decoupled),
-            one_minus_beta1: S::from_f64(1.0 - beta1),
-            beta2: S::from_f64(beta2),
-            one_minus_beta2: S::from_f64(1.0 - beta2),
-            step_size: S::from_f64(lr / correction(beta1)),
-            root_correction2: S::from_f64(correction(beta2).sqrt()),
-            epsilon: S::from_f64(epsilon),
+            lr: lr as f32,
+            coupled_decay: coupled as f32,
+            shrink: (1.0 - lr * decoupled) as f32,
+            one_minus_beta1: (1.0 - beta1) as f32,
+            beta2: beta2 as f32,
+            one_minus_beta2: (1.0 - beta2) as f32,
+            step_size: (lr / correction(beta1)) as f32,
+            root_correction2: correction(beta2).sqrt() as f32,
+            epsilon: epsilon as f32,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! First non-finite numbers.
 
-use crate::error::{Error, FirstNonFinite, Result};
-use crate::number::Number;
+use crate::error::FirstNonFinite;
 use megabatch_gpu_core::isa::{Isa, Loops};
 
 /// Numbers that are first checked together: few enough to be in the cache for the search that
@@ -9,13 +8,13 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 const BLOCK: usize = 1024;
 
 /// Index of the first of `values` that is infinite or NaN.
-pub fn first_non_finite<S: Number>(values: &[S]) -> Option<usize> {
+pub fn first_non_finite(values: &[f32]) -> Option<usize> {
     Isa::best().run(Scan(values))
 }
 
-struct Scan<'a, S>(&'a [S]);
+struct Scan<'a>(&'a [f32]);
 
-impl<S: Number> Loops for Scan<'_, S> {
+impl Loops for Scan<'_> {
     type Output = Option<usize>;
 
     #[inline(always)]
@@ -47,7 +46,7 @@ impl NonFiniteTrace {
     }
 
     /// Checks the next tensor, unless something was found already.
-    pub fn look<S: Number>(&mut self, layer: &str, tensor: &str, values: &[S]) {
+    pub fn look(&mut self, layer: &str, tensor: &str, values: &[f32]) {
         if self.first.is_some() {
             return;
         }
@@ -56,24 +55,13 @@ impl NonFiniteTrace {
             layer: layer.to_owned(),
             tensor: tensor.to_owned(),
             index,
-            value: values[index].to_f64(),
+            value: f64::from(values[index]),
         });
     }
 
     /// First non-finite value found.
     pub fn first(&self) -> Option<&FirstNonFinite> {
         self.first.as_ref()
-    }
-
-    /// Ends the step.
-    ///
-    /// # Errors
-    /// [`Error::NotFinite`] where something was found.
-    pub fn finish(self) -> Result<()> {
-        match self.first {
-            Some(first) => Err(Error::NotFinite { first }),
-            None => Ok(()),
-        }
     }
 }
 
@@ -101,13 +89,18 @@ mod tests {
     #[test]
     fn a_trace_keeps_where_the_trouble_began() {
         let mut trace = NonFiniteTrace::new(41);
-        trace.look("lstm.M1", "gates", &[0.5f32, 1.0]);
+        trace.look("lstm.M1", "gates", &[0.5, 1.0]);
         assert_eq!(trace.first(), None);
-        trace.look("lstm.M1", "cell state", &[0.0f32, 1.0, f32::INFINITY, f32::NAN]);
-        trace.look("head", "outputs", &[f64::NAN]);
-        let error = trace.finish().unwrap_err();
-        assert_eq!(error.to_string(), "step 41, layer lstm.M1: cell state is inf at index 2");
-        assert_eq!(NonFiniteTrace::new(1).finish(), Ok(()));
+        trace.look("lstm.M1", "cell state", &[0.0, 1.0, f32::INFINITY, f32::NAN]);
+        trace.look("head", "outputs", &[f32::NAN]);
+        let first = FirstNonFinite {
+            step: 41,
+            layer: "lstm.M1".to_owned(),
+            tensor: "cell state".to_owned(),
+            index: 2,
+            value: f64::INFINITY,
+        };
+        assert_eq!(trace.first(), Some(&first));
     }
 
     proptest! {

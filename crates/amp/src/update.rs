@@ -10,11 +10,9 @@
 //! ```
 //!
 //! Each operation rounds once, in this order, on every CPU; a loss scale that is a power of two and
-//! a clip coefficient of 1 leave no trace, unless an unscaled gradient is subnormal. Working copies
-//! are rounded block by block, while the weights are in the cache.
+//! a clip coefficient of 1 leave no trace, unless an unscaled gradient is subnormal.
 
 use crate::gradients::GradientFactors;
-use crate::number::{Number, WorkingCopy};
 use crate::optimizer::{OptimizerSettings, Rates, Rule};
 use crate::threads::{BLOCK, Threads};
 use megabatch_gpu_core::isa::{Isa, Loops};
@@ -22,38 +20,34 @@ use megabatch_gpu_core::isa::{Isa, Loops};
 /// A tensor in training, or all tensors of a model where they lie in one piece. All slices have one
 /// length.
 #[derive(Debug)]
-pub struct ParameterTensor<'a, S> {
+pub struct ParameterTensor<'a> {
     /// The weights.
-    pub values: &'a mut [S],
+    pub values: &'a mut [f32],
     /// The gradient of the scaled loss by the weights.
-    pub gradient: &'a [S],
+    pub gradient: &'a [f32],
     /// Moments of Adam and AdamW; `None` for SGD.
-    pub moments: Option<Moments<'a, S>>,
-    /// Copy of the weights that forward and backward read in 16 bits. The weights are then the
-    /// master weights, which keep what a 16-bit number cannot tell (Micikevicius et al., "Mixed
-    /// precision training", 2018, section 3.1).
-    pub working_copy: Option<WorkingCopy<'a>>,
+    pub moments: Option<Moments<'a>>,
 }
 
 /// Running means of the gradients and of their squares.
 #[derive(Debug)]
-pub struct Moments<'a, S> {
+pub struct Moments<'a> {
     /// First moment, PyTorch's `exp_avg`.
-    pub exp_avg: &'a mut [S],
+    pub exp_avg: &'a mut [f32],
     /// Second moment, PyTorch's `exp_avg_sq`.
-    pub exp_avg_sq: &'a mut [S],
+    pub exp_avg_sq: &'a mut [f32],
 }
 
 /// One step of an optimizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct OptimizerStep<S> {
+pub struct OptimizerStep {
     /// The settings, with the rate of this step.
     pub settings: OptimizerSettings,
     /// Number of this step, counted from 1. A skipped step does not count.
     pub number: u64,
     /// Factors of the gradients, from
     /// [`CheckedGradients::factors`](crate::CheckedGradients::factors).
-    pub factors: GradientFactors<S>,
+    pub factors: GradientFactors,
 }
 
 /// The second pass: updates weights and moments by one optimizer step. The gradients are not
@@ -62,11 +56,7 @@ pub struct OptimizerStep<S> {
 /// # Panics
 /// If the slices of a tensor have different lengths, if the rule keeps moments and a tensor has
 /// none, or if the step is number 0.
-pub fn update<'a, S: Number>(
-    tensors: impl IntoIterator<Item = ParameterTensor<'a, S>>,
-    step: &OptimizerStep<S>,
-    threads: Threads,
-) {
+pub fn update<'a>(tensors: impl IntoIterator<Item = ParameterTensor<'a>>, step: &OptimizerStep, threads: Threads) {
     assert!(step.number > 0, "steps are counted from 1");
     let (isa, rule) = (Isa::best(), step.settings.rule);
     let rates = &Rates::new(&step.settings, step.number);
@@ -75,20 +65,13 @@ pub fn update<'a, S: Number>(
         tensor.check(rule);
         TensorBlocks(Some(tensor))
     });
-    threads.each(blocks, |ParameterTensor { values, gradient, moments, working_copy }| {
-        match moments {
-            Some(moments) if rule.has_moments() => {
-                isa.run(Adam { values: &mut *values, gradient, moments, rates, factors });
-            }
-            _ => isa.run(Sgd { values: &mut *values, gradient, rates, factors }),
-        }
-        if let Some(copy) = working_copy {
-            S::round_into(values, copy);
-        }
+    threads.each(blocks, |ParameterTensor { values, gradient, moments }| match moments {
+        Some(moments) if rule.has_moments() => isa.run(Adam { values, gradient, moments, rates, factors }),
+        _ => isa.run(Sgd { values, gradient, rates, factors }),
     });
 }
 
-impl<'a, S> ParameterTensor<'a, S> {
+impl ParameterTensor<'_> {
     fn check(&self, rule: Rule) {
         let len = self.values.len();
         assert_eq!(len, self.gradient.len(), "weights and gradients of one tensor");
@@ -102,27 +85,18 @@ impl<'a, S> ParameterTensor<'a, S> {
             }
             None => assert!(!rule.has_moments(), "{rule:?} keeps moments"),
         }
-        if let Some(copy) = &self.working_copy {
-            assert_eq!(len, copy.len(), "weights and the working copy of one tensor");
-        }
     }
 
     fn split_at(self, len: usize) -> (Self, Self) {
         let (values, values_rest) = self.values.split_at_mut(len);
         let (gradient, gradient_rest) = self.gradient.split_at(len);
         let (moments, moments_rest) = self.moments.map(|moments| moments.split_at(len)).unzip();
-        let (working_copy, copy_rest) = self.working_copy.map(|copy| copy.split_at(len)).unzip();
-        let rest = ParameterTensor {
-            values: values_rest,
-            gradient: gradient_rest,
-            moments: moments_rest,
-            working_copy: copy_rest,
-        };
-        (ParameterTensor { values, gradient, moments, working_copy }, rest)
+        let rest = ParameterTensor { values: values_rest, gradient: gradient_rest, moments: moments_rest };
+        (ParameterTensor { values, gradient, moments }, rest)
     }
 }
 
-impl<S> Moments<'_, S> {
+impl Moments<'_> {
     fn split_at(self, len: usize) -> (Self, Self) {
         let (exp_avg, exp_avg_rest) = self.exp_avg.split_at_mut(len);
         let (exp_avg_sq, exp_avg_sq_rest) = self.exp_avg_sq.split_at_mut(len);
@@ -131,12 +105,12 @@ impl<S> Moments<'_, S> {
 }
 
 /// A tensor cut into the blocks that one task takes.
-struct TensorBlocks<'a, S>(Option<ParameterTensor<'a, S>>);
+struct TensorBlocks<'a>(Option<ParameterTensor<'a>>);
 
-impl<'a, S> Iterator for TensorBlocks<'a, S> {
-    type Item = ParameterTensor<'a, S>;
+impl<'a> Iterator for TensorBlocks<'a> {
+    type Item = ParameterTensor<'a>;
 
-    fn next(&mut self) -> Option<ParameterTensor<'a, S>> {
+    fn next(&mut self) -> Option<ParameterTensor<'a>> {
         let tensor = self.0.take()?;
         if tensor.values.len() <= BLOCK {
             return Some(tensor);
@@ -147,14 +121,14 @@ impl<'a, S> Iterator for TensorBlocks<'a, S> {
     }
 }
 
-struct Sgd<'a, S> {
-    values: &'a mut [S],
-    gradient: &'a [S],
-    rates: &'a Rates<S>,
-    factors: GradientFactors<S>,
+struct Sgd<'a> {
+    values: &'a mut [f32],
+    gradient: &'a [f32],
+    rates: &'a Rates,
+    factors: GradientFactors,
 }
 
-impl<S: Number> Loops for Sgd<'_, S> {
+impl Loops for Sgd<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -168,15 +142,15 @@ impl<S: Number> Loops for Sgd<'_, S> {
     }
 }
 
-struct Adam<'a, S> {
-    values: &'a mut [S],
-    gradient: &'a [S],
-    moments: Moments<'a, S>,
-    rates: &'a Rates<S>,
-    factors: GradientFactors<S>,
+struct Adam<'a> {
+    values: &'a mut [f32],
+    gradient: &'a [f32],
+    moments: Moments<'a>,
+    rates: &'a Rates,
+    factors: GradientFactors,
 }
 
-impl<S: Number> Loops for Adam<'_, S> {
+impl Loops for Adam<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -197,7 +171,6 @@ impl<S: Number> Loops for Adam<'_, S> {
 
 #[cfg(test)]
 mod tests {
-    use half::{bf16, f16};
     use proptest::prelude::*;
 
     use super::*;
@@ -205,18 +178,18 @@ mod tests {
 
     /// Weights, gradients and moments of one tensor.
     #[derive(Clone, Debug, PartialEq)]
-    struct Owned<S> {
-        values: Vec<S>,
-        gradient: Vec<S>,
-        exp_avg: Vec<S>,
-        exp_avg_sq: Vec<S>,
+    struct Owned {
+        values: Vec<f32>,
+        gradient: Vec<f32>,
+        exp_avg: Vec<f32>,
+        exp_avg_sq: Vec<f32>,
     }
 
-    impl<S: Number> Owned<S> {
+    impl Owned {
         fn noise(len: usize) -> Self {
-            let draw = |salt: u32, low: f64, high: f64| -> Vec<S> {
+            let draw = |salt: u32, low: f64, high: f64| -> Vec<f32> {
                 let unit = |k: u32| f64::from((k ^ salt).wrapping_mul(2_654_435_761) >> 8) / f64::from(1 << 24);
-                (0..len as u32).map(|k| S::from_f64(low + (high - low) * unit(k))).collect()
+                (0..len as u32).map(|k| (low + (high - low) * unit(k)) as f32).collect()
             };
             Owned {
                 values: draw(1, -1.0, 1.0),
@@ -226,18 +199,13 @@ mod tests {
             }
         }
 
-        fn tensor(&mut self) -> ParameterTensor<'_, S> {
+        fn tensor(&mut self) -> ParameterTensor<'_> {
             let moments = Moments { exp_avg: &mut self.exp_avg, exp_avg_sq: &mut self.exp_avg_sq };
-            ParameterTensor {
-                values: &mut self.values,
-                gradient: &self.gradient,
-                moments: Some(moments),
-                working_copy: None,
-            }
+            ParameterTensor { values: &mut self.values, gradient: &self.gradient, moments: Some(moments) }
         }
 
         /// The papers' formulas, an element after another.
-        fn plain(&mut self, step: &OptimizerStep<S>) {
+        fn plain(&mut self, step: &OptimizerStep) {
             let rates = Rates::new(&step.settings, step.number);
             for k in 0..self.values.len() {
                 let (p, m, v) = (&mut self.values[k], &mut self.exp_avg[k], &mut self.exp_avg_sq[k]);
@@ -257,13 +225,13 @@ mod tests {
 
     const RULES: [Rule; 3] = [Rule::Sgd, Rule::Adam, Rule::AdamW];
 
-    fn step<S: Number>(rule: Rule, clip: f64) -> OptimizerStep<S> {
+    fn step(rule: Rule, clip: f32) -> OptimizerStep {
         let settings = OptimizerSettings { rule, lr: 0.01, weight_decay: 0.1, ..OptimizerSettings::default() };
-        let factors = GradientFactors { inverse_scale: S::from_f64(1.0 / 1024.0), clip: S::from_f64(clip) };
+        let factors = GradientFactors { inverse_scale: 1.0 / 1024.0, clip };
         OptimizerStep { settings, number: 3, factors }
     }
 
-    fn check<S: Number>(start: &Owned<S>, cut: usize) {
+    fn check(start: &Owned, cut: usize) {
         for rule in RULES {
             for clip in [1.0, 0.3] {
                 let step = step(rule, clip);
@@ -285,14 +253,13 @@ mod tests {
     #[test]
     fn tensors_of_every_length_near_a_vector_and_a_block() {
         for len in [0, 1, 7, 8, 15, 16, 17, 33, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5] {
-            check::<f32>(&Owned::noise(len), len / 3);
-            check::<f64>(&Owned::noise(len), len / 3);
+            check(&Owned::noise(len), len / 3);
         }
     }
 
     #[test]
     fn instruction_sets_step_alike() {
-        let step = step::<f32>(Rule::AdamW, 0.3);
+        let step = step(Rule::AdamW, 0.3);
         let rates = Rates::new(&step.settings, step.number);
         let stepped = Isa::all().into_iter().map(|isa| {
             let mut owned = Owned::noise(1000);
@@ -301,7 +268,7 @@ mod tests {
             isa.run(Adam { values, gradient, moments, rates: &rates, factors: step.factors });
             owned
         });
-        let stepped: Vec<Owned<f32>> = stepped.collect();
+        let stepped: Vec<Owned> = stepped.collect();
         assert!(stepped.iter().all(|owned| *owned == stepped[0]));
     }
 
@@ -310,7 +277,7 @@ mod tests {
     fn the_loss_scale_changes_no_bit() {
         for exponent in [0, 5, 16] {
             let scale = 2f32.powi(exponent);
-            let mut plain: Owned<f32> = Owned::noise(100);
+            let mut plain = Owned::noise(100);
             let mut scaled = plain.clone();
             scaled.gradient.iter_mut().for_each(|g| *g *= scale);
             for owned in [(&mut plain, 1.0), (&mut scaled, 1.0 / scale)] {
@@ -323,47 +290,10 @@ mod tests {
         }
     }
 
-    /// No number of 16 bits is nearer to a master weight than its copy.
-    #[test]
-    fn working_copies_are_the_rounded_masters() {
-        fn check<S: Number>(len: usize, threads: Threads) {
-            let mut owned: Owned<S> = Owned::noise(len);
-            let (mut bf16s, mut f16s) = (vec![bf16::NAN; len], vec![f16::NAN; len]);
-            for copy in [WorkingCopy::Bf16(&mut bf16s), WorkingCopy::Fp16(&mut f16s)] {
-                update(
-                    [ParameterTensor { working_copy: Some(copy), ..owned.tensor() }],
-                    &step(Rule::Sgd, 0.0),
-                    threads,
-                );
-            }
-            // The second step, without a gradient, moved the weights again: towards zero by their
-            // decay.
-            let decay = S::from_f64(0.01 * 0.1).to_f64();
-            for (k, value) in owned.values.iter().map(|value| value.to_f64()).enumerate() {
-                let around = |bits: u16| [bits.wrapping_sub(1), bits, bits + 1];
-                let [below, copy, above] = around(f16s[k].to_bits()).map(|bits| f16::from_bits(bits).to_f64());
-                assert!(
-                    (copy - value).abs() <= (below - value).abs().min((above - value).abs()),
-                    "weight {k} of {len}"
-                );
-                let before = value / (1.0 - decay);
-                let [below, copy, above] = around(bf16s[k].to_bits()).map(|bits| bf16::from_bits(bits).to_f64());
-                let nearest = (below - before).abs().min((above - before).abs());
-                assert!((copy - before).abs() <= nearest + 1e-6 * before.abs(), "weight {k} of {len}");
-            }
-        }
-        for len in [0, 1, 33, BLOCK + 1] {
-            for threads in [Threads::Caller, Threads::Pool] {
-                check::<f32>(len, threads);
-                check::<f64>(len, threads);
-            }
-        }
-    }
-
     #[test]
     #[should_panic(expected = "AdamW keeps moments")]
     fn a_tensor_without_moments_is_a_mistake() {
-        let tensor = ParameterTensor { values: &mut [1.0f32], gradient: &[1.0], moments: None, working_copy: None };
+        let tensor = ParameterTensor { values: &mut [1.0], gradient: &[1.0], moments: None };
         update([tensor], &step(Rule::AdamW, 1.0), Threads::Caller);
     }
 

@@ -68,7 +68,7 @@ impl Training {
             let moments = self.exp_avg.iter_mut().zip(&mut self.exp_avg_sq);
             let tensors = self.weights.iter_mut().zip(gradients).zip(moments).map(|((values, gradient), (m, v))| {
                 let moments = self.settings.rule.has_moments().then_some(Moments { exp_avg: m, exp_avg_sq: v });
-                ParameterTensor { values, gradient, moments, working_copy: None }
+                ParameterTensor { values, gradient, moments }
             });
             update(tensors, &OptimizerStep { settings: self.settings, number: self.number, factors }, Threads::Caller);
         }

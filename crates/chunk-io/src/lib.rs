@@ -41,11 +41,11 @@ pub use inspect::{
 };
 pub use loader::{BatchRows, LoadedBatch, Loader, LoaderOptions, LoaderStats, SeriesWindows};
 pub use plan::{
-    CHUNK_SHARE, ChunkPlan, Filling, MemoryShortage, PlanRequest, ReadAmplification, Remedy, Residence,
-    read_amplification, remedy,
+    CHUNK_SHARE, ChunkPlan, MemoryShortage, PlanRequest, ReadAmplification, Remedy, Residence, read_amplification,
+    remedy,
 };
 pub use predictions::{Predictions, SampleInstruments, write_predictions};
-pub use read::{Direct, NonFinite};
+pub use read::NonFinite;
 #[cfg(any(test, feature = "conformance"))]
 pub use series::remove_mark;
 pub use series::{
@@ -61,4 +61,4 @@ pub use spans::SpanTimes;
 pub use storage::{Compression, Storage, WriteOptions};
 pub use text::AttributeValue;
 pub use timeframe::{longest_bar_ns, timeframe_order};
-pub use windows::{WindowsFile, WindowsHeader, WindowsWriter, write_windows};
+pub use windows::{WindowsHeader, WindowsWriter, write_windows};

@@ -313,7 +313,7 @@ impl NumericDataset {
     ) -> Result<ReadCost> {
         let mut done = self.read_unverified_f32(stop, rows, out, scope)?;
         // The threads that read have looked at each number already.
-        let is_finite = self.reading.options.non_finite == NonFinite::Fail && !done.is_suspicious;
+        let is_finite = self.reading.options.non_finite == NonFinite::Fail && !done.has_non_finite;
         let is_suspicious = self.allowed.is_some() && !is_finite;
         let mut left = &*out;
         for run in rows.runs().filter(|_| self.checksums.is_some() || is_suspicious) {
@@ -366,7 +366,7 @@ impl NumericDataset {
     fn read_unverified_integers(&self, rows: Range<usize>, out: &mut [i64]) -> Result<()> {
         if self.integers.get().is_none() {
             let NumericDataset { dataset, object, shape, path, opened, .. } = self;
-            let found = DirectIntegers::open(&DatasetQuery { dataset, object, shape, path, opened }, &self.reading)?;
+            let found = DirectIntegers::open(&DatasetQuery { dataset, object, shape, path, opened })?;
             self.integers.get_or_init(|| found);
         }
         match self.integers.get().and_then(Option::as_ref) {
@@ -392,7 +392,7 @@ impl NumericDataset {
             return Ok(found);
         }
         let NumericDataset { dataset, object, shape, path, opened, .. } = self;
-        let found = choose_read_path(&DatasetQuery { dataset, object, shape, path, opened }, &self.reading)?;
+        let found = choose_read_path(&DatasetQuery { dataset, object, shape, path, opened })?;
         Ok(self.read_path.get_or_init(|| found))
     }
 

@@ -39,8 +39,6 @@ pub struct PlanRequest<'a> {
     pub device_bytes: u64,
     /// Bytes of the run beside its data: weights, gradients, activations.
     pub model_bytes: u64,
-    /// Location of a chunk while it is filled.
-    pub filling: Filling,
     /// Size of a chunk; `None` derives it from the device's memory.
     pub chunk_bytes: Option<u64>,
     /// Samples of a batch; a chunk holds whole batches.
@@ -50,15 +48,8 @@ pub struct PlanRequest<'a> {
     pub stored_rows: usize,
 }
 
-/// Location of a chunk while the one before it is trained on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Filling {
-    /// In the memory that training uses, as on the CPU: two chunks share it.
-    Device,
-    /// In the host's, from where it is copied to the device.
-    Host,
-}
+/// Chunks in memory at once: the one that is trained on and the one that is filled.
+const CHUNKS_IN_FLIGHT: u64 = 2;
 
 /// Chunks in which the data of a run pass through memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -161,7 +152,7 @@ impl ChunkPlan {
             samples_per_chunk,
             chunks: request.shape.samples.div_ceil(samples_per_chunk),
             chunk_bytes,
-            data_bytes: chunk_bytes * request.filling.chunks_on_device(),
+            data_bytes: chunk_bytes * CHUNKS_IN_FLIGHT,
         })
     }
 
@@ -187,7 +178,7 @@ impl PlanRequest<'_> {
     /// Bytes for data: the memory that the model leaves, at most the share of a chunk.
     fn capacity(&self, sample_bytes: u64) -> Result<u64, MemoryShortage> {
         let left = self.device_bytes.saturating_sub(self.model_bytes);
-        let least_bytes = (sample_bytes * self.filling.chunks_on_device()).min(self.resident_bytes);
+        let least_bytes = (sample_bytes * CHUNKS_IN_FLIGHT).min(self.resident_bytes);
         if left < least_bytes {
             let PlanRequest { model_bytes, device_bytes, .. } = *self;
             return Err(MemoryShortage::Model { model_bytes, device_bytes, least_bytes });
@@ -197,23 +188,13 @@ impl PlanRequest<'_> {
 
     /// Bytes of one chunk, of those that share `capacity`.
     fn chunk_capacity(&self, capacity: u64) -> Result<u64, MemoryShortage> {
-        let in_flight = self.filling.chunks_on_device();
-        let fitting_bytes = self.device_bytes.saturating_sub(self.model_bytes) / in_flight;
+        let fitting_bytes = self.device_bytes.saturating_sub(self.model_bytes) / CHUNKS_IN_FLIGHT;
         match self.chunk_bytes {
             Some(chunk_bytes) if chunk_bytes > fitting_bytes => {
                 Err(MemoryShortage::Chunk { chunk_bytes, fitting_bytes })
             }
             Some(chunk_bytes) => Ok(chunk_bytes),
-            None => Ok(capacity / in_flight),
-        }
-    }
-}
-
-impl Filling {
-    fn chunks_on_device(self) -> u64 {
-        match self {
-            Filling::Device => 2,
-            Filling::Host => 1,
+            None => Ok(capacity / CHUNKS_IN_FLIGHT),
         }
     }
 }

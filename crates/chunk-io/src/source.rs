@@ -9,7 +9,6 @@ mod windows;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use megabatch_gpu_core::Scope;
@@ -21,7 +20,7 @@ pub use series_stream::{CacheBounds, SuitedChunks};
 use crate::cost::ReadCost;
 use crate::error::{Error, Result};
 use crate::file::InputFile;
-use crate::read::{Direct, FileReadOptions, NonFinite, ReadContext, RowSelection, UNSTOPPED};
+use crate::read::{FileReadOptions, NonFinite, RowSelection, UNSTOPPED};
 use crate::series::{SeriesColumn, SeriesFile};
 use crate::shape::{SampleSlices, Shape};
 use crate::spans::SpanTimes;
@@ -84,8 +83,6 @@ pub struct SourceOptions {
     /// Threads that read and decode; 0 for as many as the CPU runs at once. What is read does
     /// not depend on it.
     pub threads: usize,
-    /// Reads through the page cache or past it.
-    pub direct: Direct,
     /// Treatment of NaN and infinities.
     pub non_finite: NonFinite,
 }
@@ -97,7 +94,6 @@ impl Default for SourceOptions {
             series_cache_bytes: None,
             is_checked: false,
             threads: 0,
-            direct: Direct::default(),
             non_finite: NonFinite::default(),
         }
     }
@@ -107,7 +103,6 @@ impl Default for SourceOptions {
 #[derive(Debug)]
 pub struct Source {
     data: SourceData,
-    reading: Arc<ReadContext>,
 }
 
 #[derive(Debug)]
@@ -132,9 +127,8 @@ impl Source {
     /// # Errors
     /// As [`SeriesFile::open`].
     pub fn open_with(path: impl AsRef<Path>, scope: &Scope, options: SourceOptions) -> Result<Self> {
-        let SourceOptions { threads, direct, non_finite, .. } = options;
-        let file = InputFile::open_with(path.as_ref(), FileReadOptions { threads, direct, non_finite })?;
-        let reading = Arc::clone(&file.reading);
+        let SourceOptions { threads, non_finite, .. } = options;
+        let file = InputFile::open_with(path.as_ref(), FileReadOptions { threads, non_finite })?;
         let data = match Layout::recognise(&file)? {
             Layout::Series => SourceData::Series(match options.series_cache_bytes {
                 None => SeriesSource::load(SeriesFile::from_file(file, scope)?, scope)?,
@@ -151,7 +145,7 @@ impl Source {
                 SourceData::Windows(WindowsSource::open(WindowsFile::from_file(file, scope)?, scope, options)?)
             }
         };
-        Ok(Source { data, reading })
+        Ok(Source { data })
     }
 
     /// The file.
@@ -359,11 +353,6 @@ impl Source {
             return windows.load_resident_unchecked();
         }
         self.load_resident()
-    }
-
-    /// Notes on how the file is read so far, in sentences.
-    pub fn notes(&self) -> Vec<String> {
-        self.reading.direct_refused().map(str::to_owned).into_iter().collect()
     }
 
     /// Storage and reader of each dataset of features and targets: features by timeframe, then the

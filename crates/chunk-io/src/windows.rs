@@ -3,5 +3,5 @@
 mod open;
 mod write;
 
-pub use open::WindowsFile;
+pub(crate) use open::WindowsFile;
 pub use write::{WindowsHeader, WindowsWriter, write_windows};

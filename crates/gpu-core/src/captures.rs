@@ -33,12 +33,8 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Number of captures; 0 on the CPU and where the driver cannot capture.
-    pub fn kept(&self) -> usize {
-        self.captures.kept()
-    }
-
-    /// Number of captures made so far, those that are not kept any more included.
+    /// Number of captures made so far, those that are not kept any more included; 0 on the CPU and
+    /// where the driver cannot capture.
     pub fn made(&self) -> u64 {
         self.captures.made()
     }

@@ -101,10 +101,6 @@ impl Captures {
         0
     }
 
-    pub(crate) fn kept(&self) -> usize {
-        0
-    }
-
     pub(crate) fn refusal(&self) -> Option<&Error> {
         None
     }

@@ -45,7 +45,7 @@ fn lens(decoder: &Decoder, capacity: Capacity) -> [usize; 9] {
     [encodings, outputs, outputs, d_encodings, d_fused, attended, attended, pooled, pooled]
 }
 
-/// The same with fusion's by what they are; without graph attention's own.
+/// The memory for shards of up to `capacity`: name, numbers and the phases that use it.
 pub(crate) fn tensor_plan(decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> TensorPlan {
     const NAMES: [(&str, &[StepPhase]); 9] = [
         ("encodings", BOTH),
@@ -60,11 +60,10 @@ pub(crate) fn tensor_plan(decoder: &Decoder, capacity: Capacity, purpose: Purpos
     ];
     let own =
         lens(decoder, capacity).into_iter().zip(NAMES).map(|(len, (name, phases))| (name.to_owned(), len, phases));
-    own.chain([("fusion".to_owned(), fusion_len(decoder, capacity, purpose), BOTH)]).collect()
-}
-
-fn fusion_len(decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> usize {
-    decoder.fusion.map_or(0, |fusion| FusionMemory::len(fusion.sizes, capacity.samples, purpose))
+    let fusion = decoder.fusion.map_or(0, |fusion| FusionMemory::len(fusion.sizes, capacity.samples, purpose));
+    let attention_len = |attention| AttentionPass::len(attention, capacity.samples, capacity.edges, passes(purpose));
+    let attention = decoder.attention.as_ref().map_or(0, attention_len);
+    own.chain([("fusion".to_owned(), fusion, BOTH), ("graph attention".to_owned(), attention, BOTH)]).collect()
 }
 
 /// From the outputs' gradient to that of what the head read.
@@ -84,13 +83,6 @@ fn head_backward(
         }
         None => d_read.copy_from_slice(d_outputs),
     }
-}
-
-/// Numbers in the memory for shards of up to `capacity`.
-pub(crate) fn memory_len(decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> usize {
-    let len = |attention| AttentionPass::len(attention, capacity.samples, capacity.edges, passes(purpose));
-    let own = lens(decoder, capacity).iter().sum::<usize>() + fusion_len(decoder, capacity, purpose);
-    own + decoder.attention.as_ref().map_or(0, len)
 }
 
 /// Input of attention.

@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SegmentBars};
+use megabatch_nn::memory::plan_len;
 use megabatch_nn::model::pooling::Pooling;
 use megabatch_nn::model::{Model, ModelConfig, Timeframe};
 use rayon::prelude::*;
@@ -141,7 +142,8 @@ pub fn streamed_len(model: &Model, compute: Compute, timeframes: impl Iterator<I
         Pooling::Last => 0,
         Pooling::Attention { heads } => WindowPooling::len(heads, hidden, steps, 1),
     };
-    let alone = decoder::memory_len(model.decoder(), ONE_SAMPLE, Purpose::Prediction) + largest_window_len(model);
+    let decoding = plan_len(&decoder::tensor_plan(model.decoder(), ONE_SAMPLE, Purpose::Prediction));
+    let alone = decoding + largest_window_len(model);
     let (states, reader) = timeframes
         .fold((0, alone), |(states, reader), (rows, steps)| (states + hidden * rows, reader + pooling_len(steps)));
     states + readers(compute) * reader

@@ -38,6 +38,11 @@ pub struct PlannedTensor {
 /// A list of tensors: name, number of elements, and the phases that use it.
 pub type TensorPlan = Vec<(String, usize, &'static [StepPhase])>;
 
+/// Number of elements of all tensors of a [`TensorPlan`].
+pub fn plan_len(plan: &[(String, usize, &'static [StepPhase])]) -> usize {
+    plan.iter().map(|(_, len, _)| len).sum()
+}
+
 /// Used by the forward pass.
 pub const FORWARD: &[StepPhase] = &[StepPhase::Forward];
 /// Used by the backward pass.

@@ -191,14 +191,15 @@ impl Trained {
     ///
     /// # Errors
     /// A data failure for data of the run that are divided in another way than in training, as
-    /// where the ends of labels were changed since; and for data that cannot be split.
+    /// where the ends of labels were changed since, or by a version that purged less; and for data
+    /// that cannot be split.
     pub(crate) fn split(&self) -> Result<Split> {
         let split = self.data.split(&self.config)?;
         match &self.split_in_training {
             Some(own) if *own != serde_json::to_value(SplitPlan::new(&split, &self.data)?)? => {
                 Err(Error::data(format!(
-                    "{}: its split is not that of training: what its samples and their labels read was changed since; bring back the file, \
-                     name other data with --data, or add --force",
+                    "{}: its split is not that of training: what its samples and their labels read was changed since, or another version split \
+                     it; bring back the file, name other data with --data, or add --force",
                     self.data.path().display()
                 )))
             }

@@ -34,20 +34,17 @@ pub enum Requirement {
     NoCudaDriver,
     /// Instructions that the CPU lacks.
     Instructions,
-    /// A file system in memory, under `/dev/shm`.
-    MemoryFileSystem,
 }
 
 impl Requirement {
     /// Every requirement, in the order of the gate's list.
-    pub const ALL: [Requirement; 7] = [
+    pub const ALL: [Requirement; 6] = [
         Requirement::Data,
         Requirement::Python,
         Requirement::Root,
         Requirement::OrdinaryUser,
         Requirement::NoCudaDriver,
         Requirement::Instructions,
-        Requirement::MemoryFileSystem,
     ];
 
     /// The name in the record and on the gate's command line.
@@ -59,7 +56,6 @@ impl Requirement {
             Requirement::OrdinaryUser => "ordinary-user",
             Requirement::NoCudaDriver => "no-cuda-driver",
             Requirement::Instructions => "instructions",
-            Requirement::MemoryFileSystem => "memory-file-system",
         }
     }
 
@@ -78,7 +74,6 @@ impl Display for Requirement {
             Requirement::OrdinaryUser => "a user other than root",
             Requirement::NoCudaDriver => "a machine without a CUDA driver",
             Requirement::Instructions => "instructions that this CPU lacks",
-            Requirement::MemoryFileSystem => "a file system in memory at /dev/shm",
         })
     }
 }

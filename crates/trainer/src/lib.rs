@@ -50,6 +50,4 @@ pub use train::events::{
     EpochEvent, Event, Observer, RollbackEvent, ShortageEvent, StepEvent, ValidatingEvent, ValidationEvent,
 };
 pub use train::optimizer::Optimizer;
-#[cfg(any(test, feature = "conformance"))]
-pub use train::optimizer::{clip_by_norm, global_norm};
 pub use train::{End, Outcome, Run, Trainer};

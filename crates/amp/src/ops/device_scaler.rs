@@ -74,7 +74,7 @@ struct FixedRates {
 impl DeviceStep {
     fn new(settings: &StepSettings) -> Self {
         // The number of the step matters to none of these.
-        let rates = Rates::<f32>::new(&settings.optimizer, 1);
+        let rates = Rates::new(&settings.optimizer, 1);
         DeviceStep {
             count: settings.count,
             loss_max: settings.loss_max,

@@ -25,7 +25,7 @@ mod update;
 pub use device_scaler::{DeviceScaler, PendingReport, StepReport, StepSettings, VerdictAddresses};
 pub use tensors::ChunkedTensors;
 pub use unscale_and_check::{ScaledGradients, unscale_and_check};
-pub use update::{MomentBuffers, OptimizerBuffers, WorkingCopyBuffer, update};
+pub use update::{MomentBuffers, OptimizerBuffers, update};
 
 #[cfg(test)]
 mod harness {

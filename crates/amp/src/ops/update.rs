@@ -2,7 +2,6 @@
 
 #![allow(unsafe_code, reason = "kernels are launched")]
 
-use half::{bf16, f16};
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Result, arguments};
 
@@ -18,6 +17,9 @@ const PTX: &str = megabatch_gpu_core::ptx!("update");
 /// Blocks that share a chunk: that of update.cu.
 const PIECES: usize = 4;
 
+/// Address of the copy of the weights in 16 bits, which the kernels in f32 do not write.
+const NO_COPY: u64 = 0;
+
 /// Tensors that an update reads and writes. All buffers have one length.
 #[derive(Debug)]
 pub struct OptimizerBuffers<'a> {
@@ -27,8 +29,6 @@ pub struct OptimizerBuffers<'a> {
     pub gradients: &'a Buffer<f32>,
     /// Moments of Adam and AdamW; `None` for SGD.
     pub moments: Option<MomentBuffers<'a>>,
-    /// Copy of the weights for forward and backward passes.
-    pub working_copy: Option<WorkingCopyBuffer<'a>>,
 }
 
 /// Running means of the gradients and of their squares.
@@ -38,15 +38,6 @@ pub struct MomentBuffers<'a> {
     pub exp_avg: &'a mut Buffer<f32>,
     /// Second moment, PyTorch's `exp_avg_sq`.
     pub exp_avg_sq: &'a mut Buffer<f32>,
-}
-
-/// Weights in 16 bits, each the nearest to its master weight, ties to even.
-#[derive(Debug)]
-pub enum WorkingCopyBuffer<'a> {
-    /// For runs in bf16.
-    Bf16(&'a mut Buffer<bf16>),
-    /// For runs in fp16. What is too large becomes infinite.
-    Fp16(&'a mut Buffer<f16>),
 }
 
 /// Updates weights and moments of all tensors by one optimizer step, with the gradient factors that
@@ -83,25 +74,11 @@ impl OptimizerBuffers<'_> {
         if let Some(MomentBuffers { exp_avg, exp_avg_sq }) = &self.moments {
             buffers.extend([(exp_avg.len(), exp_avg.scope()), (exp_avg_sq.len(), exp_avg_sq.scope())]);
         }
-        match &self.working_copy {
-            Some(WorkingCopyBuffer::Bf16(copy)) => buffers.push((copy.len(), copy.scope())),
-            Some(WorkingCopyBuffer::Fp16(copy)) => buffers.push((copy.len(), copy.scope())),
-            None => {}
-        }
         tensors.assert_within(self.values.len());
         device.assert_beside(tensors.on_device.chunks.scope().device());
         for (len, scope) in buffers {
             assert_eq!(len, self.values.len(), "weights and what lies beside them");
             device.assert_beside(scope.device());
-        }
-    }
-
-    /// Address of the working copy, 0 for none, and the kernels' name for its type.
-    fn copy(&self) -> (u64, &'static str) {
-        match &self.working_copy {
-            None => (0, "f32"),
-            Some(WorkingCopyBuffer::Bf16(copy)) => (copy.address(), "bf16"),
-            Some(WorkingCopyBuffer::Fp16(copy)) => (copy.address(), "f16"),
         }
     }
 }
@@ -117,16 +94,15 @@ fn cuda(
         (tensors.on_device.chunks.address(), control.state.address(), control.step_on_device.address());
     let advance = Kernel { module: "amp/update", ptx: PTX, name: "advance" };
     let advance_arguments = arguments![state, step];
-    let (copy, suffix) = weights.copy();
     let (values, gradients) = (weights.values.address(), weights.gradients.address());
     let (name, arguments) = match &weights.moments {
         Some(MomentBuffers { exp_avg, exp_avg_sq }) if rule.has_moments() => {
             let (means, squares) = (exp_avg.address(), exp_avg_sq.address());
-            (format!("adam_{suffix}"), arguments![chunks, state, step, values, gradients, means, squares, copy])
+            ("adam_f32", arguments![chunks, state, step, values, gradients, means, squares, NO_COPY])
         }
-        _ => (format!("sgd_{suffix}"), arguments![chunks, state, step, values, gradients, copy]),
+        _ => ("sgd_f32", arguments![chunks, state, step, values, gradients, NO_COPY]),
     };
-    let kernel = Kernel { module: "amp/update", ptx: PTX, name: &name };
+    let kernel = Kernel { module: "amp/update", ptx: PTX, name };
     // SAFETY: the first launch is of one thread, which has the control to itself in the order of
     // the default stream. A block of the second changes the elements of its piece of a chunk, which
     // all buffers were seen to have; tensors do not overlap.
@@ -151,7 +127,7 @@ fn cpu(
         return;
     }
     state.steps += 1;
-    let rates = Rates::<f32>::new(settings, state.steps);
+    let rates = Rates::new(settings, state.steps);
     (state.step_size, state.root_correction2) = (rates.step_size, rates.root_correction2);
     let factors = GradientFactors { inverse_scale: state.inverse_scale, clip: state.clip };
     let step = OptimizerStep { settings: *settings, number: state.steps, factors };
@@ -160,15 +136,10 @@ fn cpu(
             exp_avg: &mut moments.exp_avg.as_mut_slice()[range.clone()],
             exp_avg_sq: &mut moments.exp_avg_sq.as_mut_slice()[range.clone()],
         });
-        let working_copy = weights.working_copy.as_mut().map(|copy| match copy {
-            WorkingCopyBuffer::Bf16(copy) => crate::WorkingCopy::Bf16(&mut copy.as_mut_slice()[range.clone()]),
-            WorkingCopyBuffer::Fp16(copy) => crate::WorkingCopy::Fp16(&mut copy.as_mut_slice()[range.clone()]),
-        });
         let tensor = crate::ParameterTensor {
             values: &mut weights.values.as_mut_slice()[range.clone()],
             gradient: &weights.gradients.as_slice()[range.clone()],
             moments,
-            working_copy,
         };
         crate::update([tensor], &step, Threads::Caller);
     }
@@ -184,11 +155,10 @@ mod tests {
     use super::*;
     use crate::threads::BLOCK;
 
-    /// Weights, gradients, moments and a copy, with a gap between two tensors.
+    /// Weights, gradients and moments, with a gap between two tensors.
     struct Owned {
         tensors: ChunkedTensors,
         buffers: [Buffer<f32>; 4],
-        copy: Buffer<bf16>,
         control: DeviceScaler,
     }
 
@@ -204,7 +174,6 @@ mod tests {
             Owned {
                 tensors: ChunkedTensors::new(&scope, &[3..40, 41..len - 2]).unwrap(),
                 buffers: [buffer(0, 1.0), gradients, buffer(30, 0.1), squares],
-                copy: Buffer::zeros(&scope, len).unwrap(),
                 control: DeviceScaler::new(&scope, None, 2).unwrap(),
             }
         }
@@ -227,17 +196,16 @@ mod tests {
             self
         }
 
-        fn step(&mut self, settings: &OptimizerSettings, copies: bool) {
+        fn step(&mut self, settings: &OptimizerSettings) {
             self.begin(*settings);
             let [values, gradients, exp_avg, exp_avg_sq] = &mut self.buffers;
             let moments = Some(MomentBuffers { exp_avg, exp_avg_sq });
-            let working_copy = copies.then_some(WorkingCopyBuffer::Bf16(&mut self.copy));
-            let mut weights = OptimizerBuffers { values, gradients, moments, working_copy };
+            let mut weights = OptimizerBuffers { values, gradients, moments };
             update(&self.tensors, &mut weights, &mut self.control).unwrap();
         }
 
         /// As `cuda` does it.
-        fn step_by_kernel(&mut self, settings: &OptimizerSettings, copies: bool) {
+        fn step_by_kernel(&mut self, settings: &OptimizerSettings) {
             self.begin(*settings);
             let (step, chunks) = (&self.control.step_on_device, self.tensors.on_device.chunks.as_slice());
             let mut arguments = [Arg::from(self.control.state.as_mut_slice()), Arg::from(step.as_slice())];
@@ -249,38 +217,34 @@ mod tests {
             if settings.rule.has_moments() {
                 arguments.extend([Arg::from(exp_avg.as_mut_slice()), Arg::from(exp_avg_sq.as_mut_slice())]);
             }
-            arguments.push(if copies { Arg::from(self.copy.as_mut_slice()) } else { Arg::null() });
-            let rule = if settings.rule.has_moments() { "adam" } else { "sgd" };
-            let suffix = if copies { "bf16" } else { "f32" };
-            HARNESS.run(&format!("{rule}_{suffix}"), Launch::for_blocks(PIECES * chunks.len()), &mut arguments);
+            arguments.push(Arg::null());
+            let name = if settings.rule.has_moments() { "adam_f32" } else { "sgd_f32" };
+            HARNESS.run(name, Launch::for_blocks(PIECES * chunks.len()), &mut arguments);
         }
 
         fn bits(&self) -> Vec<u32> {
             let floats = self.buffers.iter().flat_map(|buffer| buffer.as_slice().iter().map(|x| x.to_bits()));
-            let copy = self.copy.as_slice().iter().map(|x| u32::from(x.to_bits()));
             let state = self.control.state.as_slice()[0];
-            floats.chain(copy).chain([state.steps as u32]).collect()
+            floats.chain([state.steps as u32]).collect()
         }
     }
 
     #[test]
     fn the_kernels_have_the_cpus_bits() {
         for rule in [Rule::Sgd, Rule::Adam, Rule::AdamW] {
-            for copies in [false, true] {
-                let settings = OptimizerSettings { rule, lr: 0.01, weight_decay: 0.1, ..OptimizerSettings::default() };
-                let (mut found, mut expected) = (Owned::new(1.0).examined(), Owned::new(1.0).examined());
-                let before = found.bits();
-                for _ in 0..2 {
-                    found.step_by_kernel(&settings, copies);
-                    expected.step(&settings, copies);
-                }
-                assert_eq!(found.bits(), expected.bits(), "{rule:?}");
-                assert_ne!(found.bits(), before);
-                let values = found.buffers[0].as_slice();
-                let untouched = Owned::new(1.0);
-                let gaps = [0, 1, 2, 40, values.len() - 2, values.len() - 1];
-                assert!(gaps.into_iter().all(|k| values[k] == untouched.buffers[0].as_slice()[k]), "what lies between");
+            let settings = OptimizerSettings { rule, lr: 0.01, weight_decay: 0.1, ..OptimizerSettings::default() };
+            let (mut found, mut expected) = (Owned::new(1.0).examined(), Owned::new(1.0).examined());
+            let before = found.bits();
+            for _ in 0..2 {
+                found.step_by_kernel(&settings);
+                expected.step(&settings);
             }
+            assert_eq!(found.bits(), expected.bits(), "{rule:?}");
+            assert_ne!(found.bits(), before);
+            let values = found.buffers[0].as_slice();
+            let untouched = Owned::new(1.0);
+            let gaps = [0, 1, 2, 40, values.len() - 2, values.len() - 1];
+            assert!(gaps.into_iter().all(|k| values[k] == untouched.buffers[0].as_slice()[k]), "what lies between");
         }
     }
 
@@ -290,8 +254,8 @@ mod tests {
             let settings = OptimizerSettings { rule, ..OptimizerSettings::default() };
             let (mut found, mut expected) = (Owned::new(f32::NAN).examined(), Owned::new(f32::NAN).examined());
             let before = found.bits();
-            found.step_by_kernel(&settings, true);
-            expected.step(&settings, true);
+            found.step_by_kernel(&settings);
+            expected.step(&settings);
             assert_eq!(found.bits(), before);
             assert_eq!(expected.bits(), before);
         }
@@ -301,8 +265,7 @@ mod tests {
     #[should_panic(expected = "AdamW keeps moments")]
     fn weights_without_moments_are_a_mistake() {
         let Owned { tensors, buffers: [mut values, gradients, ..], mut control, .. } = Owned::new(0.0);
-        let mut weights =
-            OptimizerBuffers { values: &mut values, gradients: &gradients, moments: None, working_copy: None };
+        let mut weights = OptimizerBuffers { values: &mut values, gradients: &gradients, moments: None };
         control.begin(&StepSettings::default()).unwrap();
         let _ = update(&tensors, &mut weights, &mut control);
     }

@@ -15,7 +15,6 @@ fn request(shape: &Shape, device_bytes: u64) -> PlanRequest<'_> {
         resident_bytes: shape.windows_bytes(),
         device_bytes,
         model_bytes: GIB,
-        filling: Filling::Host,
         chunk_bytes: None,
         batch_size: 128,
         stored_rows: 1,
@@ -39,14 +38,14 @@ fn what_a_chunk_holds_stays_in_memory() {
     assert_eq!(plan.data_bytes, data.windows_bytes());
 
     let plan = ChunkPlan::new(&request(&data, 8 * GIB)).unwrap();
-    // ⌊6 GiB ÷ 240,624 bytes⌋ = 26,773 samples, of which 209 batches of 128 are whole.
-    assert_eq!((plan.residence, plan.chunks, plan.samples_per_chunk), (Residence::Chunked, 2, 209 * 128));
+    // ⌊3 GiB ÷ 240,624 bytes⌋ = 13,386 samples, of which 104 batches of 128 are whole.
+    assert_eq!((plan.residence, plan.chunks, plan.samples_per_chunk), (Residence::Chunked, 4, 104 * 128));
 }
 
 #[test]
-fn five_timeframes_pass_in_chunks_of_three_quarters() {
+fn five_timeframes_pass_in_two_chunks_of_three_quarters() {
     let data = shape(250_000, &[480, 288, 192, 96, 48].map(|steps| (steps, 128)), 36);
-    for (device, fitting) in [(8, 11_394), (12, 17_091), (16, 22_789), (24, 34_183)] {
+    for (device, fitting) in [(8, 5_697), (12, 8_545), (16, 11_394), (24, 17_091)] {
         let plan = ChunkPlan::new(&PlanRequest { batch_size: 1, ..request(&data, device * GIB) }).unwrap();
         assert_eq!(plan.samples_per_chunk, fitting, "{device} GiB");
         assert_eq!(plan.chunks, 250_000_usize.div_ceil(fitting));
@@ -61,9 +60,9 @@ fn a_model_that_leaves_less_than_three_quarters_makes_chunks_smaller() {
         ChunkPlan::new(&request).map(|plan| plan.samples_per_chunk)
     };
     assert_eq!(samples(0), samples(GIB / 4));
-    assert_eq!(samples(GIB / 2).unwrap(), (GIB / 2 / 4004) as usize);
-    let shortage = samples(GIB - 4003).unwrap_err();
-    assert_eq!(shortage, MemoryShortage::Model { model_bytes: GIB - 4003, device_bytes: GIB, least_bytes: 4004 });
+    assert_eq!(samples(GIB / 2).unwrap(), (GIB / 2 / 2 / 4004) as usize);
+    let shortage = samples(GIB - 8007).unwrap_err();
+    assert_eq!(shortage, MemoryShortage::Model { model_bytes: GIB - 8007, device_bytes: GIB, least_bytes: 8008 });
 }
 
 #[test]
@@ -90,7 +89,7 @@ fn shortages_name_what_would_do() {
         MemoryShortage::Batch { chunk_bytes: 100 * 4004, sample_bytes: 4004, fitting: 100, batch_size: 128 }
     );
     assert!(ChunkPlan::new(&PlanRequest { batch_size: 100, ..small }).is_ok());
-    let large = PlanRequest { chunk_bytes: Some(GIB), filling: Filling::Device, ..small };
+    let large = PlanRequest { chunk_bytes: Some(GIB), ..small };
     assert_eq!(ChunkPlan::new(&large).unwrap_err(), MemoryShortage::Chunk { chunk_bytes: GIB, fitting_bytes: GIB / 2 });
     assert!(ChunkPlan::new(&PlanRequest { chunk_bytes: Some(GIB / 2), ..large }).is_ok());
 }
@@ -123,12 +122,11 @@ proptest! {
     fn a_plan_fits(
         (samples, steps, features, horizons) in (1usize..5_000, 1usize..50, 1usize..20, 1usize..5),
         (device_bytes, model_bytes) in (1u64..20_000_000, 0u64..10_000_000),
-        (batch_size, stored_rows, host) in (1usize..300, 1usize..100, any::<bool>()),
+        (batch_size, stored_rows) in (1usize..300, 1usize..100),
         chunk_bytes in prop::option::weighted(0.5, 1u64..5_000_000),
     ) {
         let data = shape(samples, &[(steps, features)], horizons);
-        let filling = if host { Filling::Host } else { Filling::Device };
-        let request = PlanRequest { model_bytes, filling, chunk_bytes, batch_size, stored_rows, ..request(&data, device_bytes) };
+        let request = PlanRequest { model_bytes, chunk_bytes, batch_size, stored_rows, ..request(&data, device_bytes) };
         if let Ok(plan) = ChunkPlan::new(&request) {
             prop_assert!(plan.data_bytes + model_bytes <= device_bytes);
             prop_assert!(plan.samples_per_chunk >= batch_size.min(samples));

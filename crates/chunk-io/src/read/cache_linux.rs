@@ -1,12 +1,10 @@
 //! Linux's page cache: queries and advice.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 
-use rustix::fs::{Advice, OFlags, fadvise};
+use rustix::fs::{Advice, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 /// Reads what the page cache holds from `offset` on, up to the first page that it does not, and
@@ -23,9 +21,4 @@ pub(super) fn read_cached(file: &File, offset: u64, out: &mut [u8]) -> io::Resul
 /// reading is as slow as without.
 pub(super) fn fetch_ahead(file: &File, offset: u64, bytes: u64) {
     let _ = fadvise(file, offset, NonZeroU64::new(bytes), Advice::WillNeed);
-}
-
-/// Opens a file for reads past the page cache.
-pub(super) fn open_direct(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path)
 }

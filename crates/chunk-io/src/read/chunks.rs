@@ -11,9 +11,9 @@ use super::index::{ChunkEntry, ChunkIndex};
 use super::parallel::{Done, in_parallel};
 use super::read_path::DirectDataset;
 use super::rows::{RowSelection, cut, take};
-use super::scratch::{Aligned, ThreadBuffers};
+use super::scratch::ThreadBuffers;
 use super::span::{BLOCK_BYTES, Extended, ReadSpan, spans};
-use super::{ReadContext, is_suspicious};
+use super::{ReadContext, has_non_finite};
 use crate::decode::{ChunkDecoder, Corrupt, Decoded, Pipeline};
 use crate::error::{Error, Result};
 
@@ -176,32 +176,34 @@ impl DecodeRequest<'_> {
     fn read_span(&self, task: usize, scratch: &mut ThreadBuffers, span: ReadSpan<Band<'_>>) -> Result<Done> {
         let mut done = Done::default();
         let ThreadBuffers { staging, decoder } = scratch;
-        let together = span.extent.map(|extent| Ok((extent.offset, self.fetch(task, extent, staging, &mut done)?)));
-        let together = together.transpose()?;
+        if let Some(extent) = span.extent {
+            self.fetch(task, extent, staging, &mut done)?;
+        }
         for mut band in span.pieces {
             for (column, entry) in std::mem::take(&mut band.chunks).into_iter().enumerate() {
-                let stored = match (entry, &together) {
-                    (None, _) => 0..0,
-                    (Some(entry), None) => self.fetch(task, entry.extent(), staging, &mut done)?,
-                    (Some(entry), Some((origin, part))) => {
-                        let start = part.start + (entry.offset - origin) as usize;
-                        start..start + entry.bytes as usize
+                let start = match (entry, span.extent) {
+                    (None, _) => 0,
+                    (Some(entry), Some(together)) => (entry.offset - together.offset) as usize,
+                    (Some(entry), None) => {
+                        self.fetch(task, entry.extent(), staging, &mut done)?;
+                        0
                     }
                 };
-                let stored = entry.map(|entry| (entry, staging.part(stored)));
+                let stored = entry.map(|entry| (entry, &staging[start..start + entry.bytes as usize]));
                 self.scatter(&mut band, column, stored, decoder, &mut done)?;
             }
-            done.is_suspicious |= band.pieces.iter().any(|piece| is_suspicious(self.access.non_finite(), piece.out));
+            done.has_non_finite |= band.pieces.iter().any(|piece| has_non_finite(self.access.non_finite(), piece.out));
         }
         Ok(done)
     }
 
-    fn fetch(&self, task: usize, extent: FileExtent, staging: &mut Aligned, done: &mut Done) -> Result<Range<usize>> {
+    /// Reads `extent` to the first bytes of `staging`.
+    fn fetch(&self, task: usize, extent: FileExtent, staging: &mut Vec<u8>, done: &mut Done) -> Result<()> {
         let started = Instant::now();
-        let part = self.access.read_staged(task, extent, staging)?;
+        self.access.read_staged(task, extent, staging)?;
         done.cost.disk += started.elapsed();
         done.cost.bytes_read += extent.bytes as u64;
-        Ok(part)
+        Ok(())
     }
 
     /// Decodes a chunk of a band, and copies what is wanted of it to its places.

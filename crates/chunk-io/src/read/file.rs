@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use hdf5::Dataset;
 use hdf5::file::FileDriver;
 
-use super::cache::open_direct;
-use super::{Direct, ReadContext};
 use crate::error::{Error, Result};
 use crate::stored::file_of_hdf5;
 
@@ -65,9 +63,6 @@ impl FileExtent {
 pub(crate) struct RawFile {
     pub(super) path: PathBuf,
     pub(super) file: File,
-    /// The same file opened for reads past the page cache, if the options and the file system allow
-    /// it.
-    pub(super) direct: Option<File>,
     identity: FileIdentity,
 }
 
@@ -77,7 +72,7 @@ impl RawFile {
     ///
     /// `None` if HDF5 does not read it by plain system calls, or may have values of it in memory
     /// that are not written yet.
-    pub(super) fn open(dataset: &Dataset, main: &FileIdentity, reading: &ReadContext) -> Result<Option<Self>> {
+    pub(super) fn open(dataset: &Dataset, main: &FileIdentity) -> Result<Option<Self>> {
         let Ok(hdf5_file) = dataset.file() else { return Ok(None) };
         let sec2 = hdf5_file.access_plist().is_ok_and(|access| matches!(access.get_driver(), Ok(FileDriver::Sec2)));
         if !sec2 || !hdf5_file.is_read_only() {
@@ -94,11 +89,7 @@ impl RawFile {
         if *expected != identity {
             return Err(Error::Changed { what: expected.difference(&identity), path });
         }
-        let direct = match reading.options.direct {
-            Direct::Off => None,
-            Direct::WhenCold | Direct::On => open_direct(&path).map_err(|error| reading.note_refusal(&error)).ok(),
-        };
-        Ok(Some(RawFile { path, file, direct, identity }))
+        Ok(Some(RawFile { path, file, identity }))
     }
 
     /// Length of the file in bytes.

@@ -5,7 +5,6 @@ use std::os::unix::fs::FileExt;
 
 use hdf5::dataset::Layout;
 
-use super::ReadContext;
 use super::file::RawFile;
 use super::read_path::DatasetQuery;
 use crate::error::{Error, Result};
@@ -22,7 +21,7 @@ impl DirectIntegers {
     ///
     /// # Errors
     /// If its file is another than the one that was opened.
-    pub(crate) fn open(query: &DatasetQuery<'_>, reading: &ReadContext) -> Result<Option<Self>> {
+    pub(crate) fn open(query: &DatasetQuery<'_>) -> Result<Option<Self>> {
         let DatasetQuery { dataset, object, shape, .. } = *query;
         let failed = |error| Error::hdf5(query.path, object, "look at the storage")(error);
         if shape.len() != 1 || !dataset.dtype().map_err(failed)?.is::<i64>() {
@@ -33,7 +32,7 @@ impl DirectIntegers {
             return Ok(None);
         }
         let (Some(offset), 1..) = (dataset.offset(), dataset.storage_size()) else { return Ok(None) };
-        let Some(file) = RawFile::open(dataset, query.opened, reading)? else { return Ok(None) };
+        let Some(file) = RawFile::open(dataset, query.opened)? else { return Ok(None) };
         let is_inside = offset.checked_add((shape[0] * size_of::<i64>()) as u64).is_some_and(|end| end <= file.bytes());
         Ok(is_inside.then_some(DirectIntegers { file, offset }))
     }

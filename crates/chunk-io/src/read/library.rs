@@ -12,7 +12,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::parallel::Done;
 use super::rows::{RowSelection, cut, take};
-use super::{NonFinite, is_suspicious};
+use super::{NonFinite, has_non_finite};
 use crate::cost::ReadCost;
 use crate::decode::FloatWidth;
 use crate::slab::{Element, read_rows};
@@ -77,7 +77,7 @@ impl LibraryRows<'_> {
                 for rows in cut(rows.clone(), self.part_rows()) {
                     let part = take(&mut out, rows.len() * self.row_len);
                     done.cost += self.read_range(rows, part)?;
-                    done.is_suspicious |= is_suspicious(self.non_finite, part);
+                    done.has_non_finite |= has_non_finite(self.non_finite, part);
                 }
                 Ok(done)
             }
@@ -160,7 +160,7 @@ impl LibraryRows<'_> {
                     let from = (rows[place] - together.start) * self.row_len;
                     let row = &mut out[place * self.row_len..][..self.row_len];
                     row.copy_from_slice(&staged[from..from + self.row_len]);
-                    done.is_suspicious |= is_suspicious(self.non_finite, row);
+                    done.has_non_finite |= has_non_finite(self.non_finite, row);
                 }
                 done.cost.copy += started.elapsed();
             }

@@ -10,14 +10,14 @@ use crate::error::{Error, Result};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) cost: ReadCost,
-    /// True if values were found that the rule of [`NonFinite`](super::NonFinite) may refuse.
-    pub(crate) is_suspicious: bool,
+    /// True if values are NaN or infinite and the options check them.
+    pub(crate) has_non_finite: bool,
 }
 
 impl Done {
     pub(super) fn merge(&mut self, other: Done) {
         self.cost += other.cost;
-        self.is_suspicious |= other.is_suspicious;
+        self.has_non_finite |= other.has_non_finite;
     }
 }
 
@@ -99,10 +99,10 @@ mod tests {
             let done = in_parallel(&reading, &UNSTOPPED, workers, (0..50_u64).collect(), |_, k, task| {
                 assert_eq!(k as u64, task);
                 let cost = ReadCost { bytes_read: task, ..ReadCost::default() };
-                Ok(Done { cost, is_suspicious: task == 7 })
+                Ok(Done { cost, has_non_finite: task == 7 })
             });
-            let done = done.unwrap();
-            assert_eq!((done.cost.bytes_read, done.is_suspicious), (49 * 50 / 2, true));
+            let Done { cost, has_non_finite } = done.unwrap();
+            assert_eq!((cost.bytes_read, has_non_finite), (49 * 50 / 2, true));
 
             let failed =
                 in_parallel(&reading, &UNSTOPPED, workers, (0..50).collect(), |_, _, task: usize| match task {
@@ -111,8 +111,8 @@ mod tests {
                 });
             assert!(failed.unwrap_err().to_string().starts_with("20: "), "{workers}");
         }
-        let none = in_parallel(&reading, &UNSTOPPED, 4, Vec::<()>::new(), |_, _, ()| unreachable!()).unwrap();
-        assert_eq!((none.cost, none.is_suspicious), (ReadCost::default(), false));
+        let nothing = in_parallel(&reading, &UNSTOPPED, 4, Vec::<()>::new(), |_, _, ()| unreachable!()).unwrap();
+        assert!(!nothing.has_non_finite);
     }
 
     #[test]

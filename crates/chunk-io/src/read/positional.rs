@@ -12,7 +12,7 @@ use super::read_path::{DirectDataset, StoragePlace};
 use super::rows::{RowSelection, cut, take};
 use super::scratch::ThreadBuffers;
 use super::span::{BLOCK_BYTES, Extended, ReadSpan, spans};
-use super::{Direct, ReadContext, is_suspicious};
+use super::{ReadContext, has_non_finite};
 use crate::cost::ReadCost;
 use crate::decode::to_f32;
 use crate::error::Result;
@@ -20,9 +20,6 @@ use crate::error::Result;
 /// A smaller piece is read together with its neighbours and copied; a larger one is worth a call of
 /// its own.
 const LARGE_BYTES: usize = 64 << 10;
-/// Reads under way at once past the page cache, whatever the number of threads: they wait for the
-/// disk and take no CPU.
-const IN_FLIGHT: usize = 4;
 /// A thread is not worth starting for less.
 const BYTES_A_THREAD: usize = 512 << 10;
 
@@ -58,10 +55,7 @@ impl DirectDataset {
         let spans = spans(pieces);
         let extents = spans.iter().enumerate().filter_map(|(task, span)| Some((task, span.extent?))).collect();
         let access = ExtentReader::new(&self.file, reading, extents);
-        let workers = match reading.options.direct {
-            Direct::On => reading.threads().max(IN_FLIGHT),
-            _ => reading.threads().min(bytes / BYTES_A_THREAD + 1),
-        };
+        let workers = reading.threads().min(bytes / BYTES_A_THREAD + 1);
         done.merge(in_parallel(reading, stop, workers, spans, |scratch, task, span| {
             self.read_span(&access, task, scratch, span)
         })?);
@@ -88,7 +82,7 @@ impl DirectDataset {
                     Some(offset) => self.cut_to_blocks(offset, out, &mut pieces)?,
                     None => {
                         out.fill(self.fill);
-                        done.is_suspicious |= is_suspicious(reading.options.non_finite, out);
+                        done.has_non_finite |= has_non_finite(reading.options.non_finite, out);
                     }
                 }
             }
@@ -117,8 +111,8 @@ impl DirectDataset {
         Ok(Some(entry.offset + (row % self.grid.chunk[0]) as u64 * row_bytes))
     }
 
-    /// Adds `out`, which lies at `offset`, in pieces that end at multiples of a block in the file,
-    /// so that no page is read twice.
+    /// Adds `out`, which lies at `offset`, in pieces that end at multiples of a block in the file, so
+    /// that no page is read twice.
     fn cut_to_blocks<'a>(
         &self,
         mut offset: u64,
@@ -151,19 +145,18 @@ impl DirectDataset {
         if let [piece] = &mut pieces[..]
             && self.is_native()
         {
-            access.read(task, extent, bytemuck::cast_slice_mut(piece.out), &mut scratch.staging)?;
+            access.read(task, extent, bytemuck::cast_slice_mut(piece.out))?;
             done.cost.disk = started.elapsed();
         } else {
-            let part = access.read_staged(task, extent, &mut scratch.staging)?;
-            let bytes = scratch.staging.part(part);
+            access.read_staged(task, extent, &mut scratch.staging)?;
             done.cost.disk = started.elapsed();
             for piece in &mut pieces {
                 let start = (piece.extent.offset - extent.offset) as usize;
-                to_f32(self.float, &bytes[start..start + piece.extent.bytes], piece.out);
+                to_f32(self.float, &scratch.staging[start..start + piece.extent.bytes], piece.out);
             }
             done.cost.copy = started.elapsed() - done.cost.disk;
         }
-        done.is_suspicious = pieces.iter().any(|piece| is_suspicious(access.non_finite(), piece.out));
+        done.has_non_finite = pieces.iter().any(|piece| has_non_finite(access.non_finite(), piece.out));
         Ok(done)
     }
 }

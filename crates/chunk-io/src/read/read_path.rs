@@ -5,7 +5,6 @@ use std::path::Path;
 use hdf5::Dataset;
 use hdf5::dataset::Layout;
 
-use super::ReadContext;
 use super::file::{FileExtent, FileIdentity, RawFile};
 use super::index::{ChunkGrid, ChunkIndex, Unusable};
 use crate::decode::{ByteOrder, ChunkFilter, FloatType, FloatWidth, Pipeline, to_f32};
@@ -59,7 +58,7 @@ pub(crate) struct DatasetQuery<'a> {
 /// # Errors
 /// If its file is another than the one that was opened, or if what its header or index says cannot
 /// be true.
-pub(crate) fn choose_read_path(query: &DatasetQuery<'_>, reading: &ReadContext) -> Result<ReadPath> {
+pub(crate) fn choose_read_path(query: &DatasetQuery<'_>) -> Result<ReadPath> {
     let DatasetQuery { dataset, object, shape, .. } = *query;
     let failed = |error| Error::hdf5(query.path, object, "look at the storage")(error);
     let Some(float) = dataset.dtype().ok().and_then(|dtype| ieee_float(&dtype)) else {
@@ -76,7 +75,7 @@ pub(crate) fn choose_read_path(query: &DatasetQuery<'_>, reading: &ReadContext) 
     let Some(grid) = ChunkGrid::new(shape, &chunk) else {
         return Ok(ReadPath::Library(format!("chunks of {chunk:?} for a shape of {shape:?}")));
     };
-    let Some(file) = RawFile::open(dataset, query.opened, reading)? else {
+    let Some(file) = RawFile::open(dataset, query.opened)? else {
         return Ok(ReadPath::Library(
             "HDF5 does not read the file by plain system calls, or is writing to it".to_owned(),
         ));

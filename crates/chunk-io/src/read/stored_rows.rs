@@ -3,7 +3,7 @@ use std::sync::atomic::AtomicBool;
 use super::parallel::Done;
 use super::read_path::{DirectDataset, StoragePlace};
 use super::rows::RowSelection;
-use super::{ReadContext, is_suspicious};
+use super::{ReadContext, has_non_finite};
 use crate::error::Result;
 
 /// A range is read in parts of no more pieces than this, so that what is known of them takes little
@@ -62,7 +62,7 @@ impl DirectDataset {
         match &self.place {
             StoragePlace::Nowhere => {
                 out.fill(self.fill);
-                Ok(Done { is_suspicious: is_suspicious(reading.options.non_finite, out), ..Done::default() })
+                Ok(Done { has_non_finite: has_non_finite(reading.options.non_finite, out), ..Done::default() })
             }
             StoragePlace::Contiguous { .. } | StoragePlace::PlainChunks { .. } => {
                 self.read_positional(rows, out, reading, stop)

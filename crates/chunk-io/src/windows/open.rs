@@ -27,7 +27,7 @@ const INSTRUMENTS: Expect = Expect { what: "integers [N]", kinds: &[ElementKind:
 /// A windows file, open and checked: its datasets are there, of the right kinds and ranks, and
 /// agree on N.
 #[derive(Debug)]
-pub struct WindowsFile {
+pub(crate) struct WindowsFile {
     file: InputFile,
     shape: Shape,
     features: Vec<NumericDataset>,
@@ -39,15 +39,7 @@ pub struct WindowsFile {
 }
 
 impl WindowsFile {
-    /// Opens and checks the file at `path`; the timestamps, if any, are read into memory booked on
-    /// `scope`.
-    ///
-    /// # Errors
-    /// As [`SeriesFile::open`](crate::SeriesFile::open).
-    pub fn open(path: impl AsRef<Path>, scope: &Scope) -> Result<Self> {
-        Self::from_file(InputFile::open(path.as_ref())?, scope)
-    }
-
+    /// Checks an open file; the timestamps, if any, are read into memory booked on `scope`.
     pub(crate) fn from_file(file: InputFile, scope: &Scope) -> Result<Self> {
         let mut named = open_features(&file)?;
         let samples = named[0].1.rows();
@@ -104,58 +96,49 @@ impl WindowsFile {
         Ok(WindowsFile { file, shape, features, targets, timestamps, span_times, sample_instrument, weights })
     }
 
-    /// The file.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.file.path
     }
 
-    /// Dimensions of the samples.
-    pub fn shape(&self) -> &Shape {
+    pub(crate) fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// Time of each sample, `[N]`, ns since 1970 UTC, if the file has them.
-    pub fn sample_times(&self) -> Option<&[i64]> {
+    pub(crate) fn sample_times(&self) -> Option<&[i64]> {
         self.timestamps.as_ref().map(Buffer::as_slice)
     }
 
     /// Times between which each sample and its targets read bars.
-    pub fn span_times(&self) -> &SpanTimes {
+    pub(crate) fn span_times(&self) -> &SpanTimes {
         &self.span_times
     }
 
     /// The first list of [`WindowsFile::span_times`] that the file has and that is not read, as it
     /// has no `/timestamps`.
-    pub fn untimed_span_list(&self) -> Option<&'static str> {
+    pub(crate) fn untimed_span_list(&self) -> Option<&'static str> {
         let has_list = |list: &&str| self.timestamps.is_none() && self.file.has_dataset(list);
         [LABEL_END, REACH].into_iter().find(has_list)
     }
 
     /// Base bars from a sample to the end of its farthest target, if the file has the attribute
     /// `horizon_bars`.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] for an attribute that is no whole number from 0 on.
-    pub fn horizon_bars(&self) -> Result<Option<usize>> {
+    pub(crate) fn horizon_bars(&self) -> Result<Option<usize>> {
         horizon_bars(&self.file)
     }
 
     /// Number of each sample's instrument, `[N]`, if the file names instruments, as one made of a
     /// series does.
-    pub fn sample_instruments(&self) -> Option<&[i32]> {
+    pub(crate) fn sample_instruments(&self) -> Option<&[i32]> {
         self.sample_instrument.as_ref().map(Buffer::as_slice)
     }
 
     /// Weight of each sample in the loss of training, `[N]`; `None` where all count alike.
-    pub fn sample_weights(&self) -> Option<&[f32]> {
+    pub(crate) fn sample_weights(&self) -> Option<&[f32]> {
         self.weights.as_ref().map(Buffer::as_slice)
     }
 
-    /// A root attribute.
-    ///
-    /// # Errors
-    /// [`Error::Hdf5`](crate::Error::Hdf5) if the attribute is there and cannot be read.
-    pub fn attribute(&self, name: &str) -> Result<Option<AttributeValue>> {
+    pub(crate) fn attribute(&self, name: &str) -> Result<Option<AttributeValue>> {
         self.file.attribute("/", name)
     }
 

@@ -5,9 +5,8 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use megabatch_chunk_io::{Direct, Error, NonFinite, ReadBy, SampleBlock, Source, SourceOptions};
+use megabatch_chunk_io::{Error, NonFinite, ReadBy, SampleBlock, Source, SourceOptions};
 use megabatch_gpu_core::Device;
-use megabatch_test_support::{Requirement, skip};
 use proptest::prelude::*;
 
 /// Nothing is held in memory, so that each request reads the file.
@@ -16,7 +15,6 @@ const FROM_FILE: SourceOptions = SourceOptions {
     series_cache_bytes: None,
     is_checked: false,
     threads: 2,
-    direct: Direct::Off,
     non_finite: NonFinite::Pass,
 };
 
@@ -258,29 +256,6 @@ fn a_file_that_changes_while_it_is_open_is_refused() {
     std::fs::rename(folder.path().join("other.h5"), &path).unwrap();
     let message = source.read(0..3, SampleBlock::zeros(source.shape(), 3).slices()).unwrap_err().to_string();
     assert!(message.contains("another file is in its place"), "{message}");
-}
-
-#[test]
-fn where_the_page_cache_cannot_be_passed_it_is_used_and_said() {
-    let memory = Path::new("/dev/shm");
-    let Ok(folder) = tempfile::tempdir_in(memory) else {
-        skip(Requirement::MemoryFileSystem, "reading past the page cache where the file system refuses");
-        return;
-    };
-    let path = folder.path().join("windows.h5");
-    write(&path, &Form { shape: [20, 5, 3], chunk: Some([3, 5, 3]), filters: 1, width: 1 });
-    let read = |direct| {
-        let source = open(&path, SourceOptions { direct, ..FROM_FILE });
-        let mut block = SampleBlock::zeros(source.shape(), 20);
-        source.read(0..20, block.slices()).unwrap();
-        (block, source.notes())
-    };
-    let (expected, notes) = read(Direct::Off);
-    assert!(notes.is_empty());
-    let (found, notes) = read(Direct::On);
-    assert_eq!(found, expected);
-    // Some memory file systems take such reads; the data are the same either way.
-    assert!(notes.iter().all(|note| note.contains("refused by the file system")), "{notes:?}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use megabatch_chunk_io::{Direct, SampleBlock, Source, SourceOptions};
+use megabatch_chunk_io::{SampleBlock, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 
 /// HDF5 opens files without close-on-exec: a Python that one test starts while another writes would
@@ -53,9 +53,7 @@ pub(crate) fn check_every_way(path: &Path) {
     let default = SourceOptions { resident_bytes_max: 0, ..SourceOptions::default() };
     let mut ways = vec![SourceOptions { resident_bytes_max: usize::MAX, threads: 2, ..default }];
     for threads in [1, 3] {
-        for direct in [Direct::Off, Direct::On, Direct::WhenCold] {
-            ways.push(SourceOptions { threads, direct, ..default });
-        }
+        ways.push(SourceOptions { threads, ..default });
     }
     for options in ways {
         check(&open(path, options), &expected, &format!("{} {options:?}", path.display()));

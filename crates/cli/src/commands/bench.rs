@@ -2,15 +2,16 @@
 
 use std::path::PathBuf;
 
-use clap::{Subcommand, ValueEnum};
+use clap::Subcommand;
 use megabatch_run::Result;
 use megabatch_run::bench::{
-    Direct, FollowOptions, GraphSize, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, TrainOptions,
+    FollowOptions, GraphSize, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, TrainOptions,
     WatchOptions, Work, follow, load, predict, train, watch,
 };
 
 use super::trained::weights;
 use crate::answer::Answer;
+use crate::commands::choice;
 use crate::host::host;
 
 /// Measure the speed of this machine
@@ -111,22 +112,9 @@ struct LoadArgs {
     /// Threads that read and decode; 0 for all
     #[arg(long, default_value_t = 0)]
     threads: usize,
-    /// Reading past the page cache
-    #[arg(long, value_enum, default_value_t = DirectArg::Off)]
-    direct: DirectArg,
     /// Epochs; the fastest counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     epochs: u64,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum DirectArg {
-    /// Through it
-    Off,
-    /// Past it for data that it does not hold
-    WhenCold,
-    /// Always past it
-    On,
 }
 
 /// Time a followed bar, by part: text, features, predictions
@@ -197,20 +185,22 @@ struct WorkArgs {
     precision: PrecisionName,
 }
 
-/// Which windows a sample has.
-#[derive(Clone, Copy, ValueEnum)]
-enum ModelArg {
-    /// Five timeframes of 480, 288, 192, 96 and 48 bars
-    Multi,
-    /// One timeframe of 360 bars
-    Single,
+choice! {
+    /// Which windows a sample has.
+    enum ModelArg => ModelKind {
+        /// Five timeframes of 480, 288, 192, 96 and 48 bars
+        Multi => Multi,
+        /// One timeframe of 360 bars
+        Single => Single,
+    }
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum PrecisionName {
-    Fp32,
-    Bf16,
-    Fp16,
+choice! {
+    enum PrecisionName => Precision {
+        Fp32 => Fp32,
+        Bf16 => Bf16,
+        Fp16 => Fp16,
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
@@ -242,16 +232,6 @@ impl TrainArgs {
     }
 }
 
-impl From<PrecisionName> for Precision {
-    fn from(name: PrecisionName) -> Self {
-        match name {
-            PrecisionName::Fp32 => Precision::Fp32,
-            PrecisionName::Bf16 => Precision::Bf16,
-            PrecisionName::Fp16 => Precision::Fp16,
-        }
-    }
-}
-
 impl PredictArgs {
     fn options(&self) -> PredictOptions {
         PredictOptions {
@@ -273,11 +253,6 @@ impl LoadArgs {
             run_length: self.run_length,
             resident: self.resident,
             threads: self.threads,
-            direct: match self.direct {
-                DirectArg::Off => Direct::Off,
-                DirectArg::WhenCold => Direct::WhenCold,
-                DirectArg::On => Direct::On,
-            },
             epochs: self.epochs,
         }
     }
@@ -299,15 +274,6 @@ impl WorkArgs {
             layers: self.layers,
             threads: self.threads,
             precision: self.precision.into(),
-        }
-    }
-}
-
-impl From<ModelArg> for ModelKind {
-    fn from(model: ModelArg) -> Self {
-        match model {
-            ModelArg::Multi => ModelKind::Multi,
-            ModelArg::Single => ModelKind::Single,
         }
     }
 }

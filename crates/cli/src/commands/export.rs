@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use megabatch_run::Result;
 use megabatch_run::export::{ExportFormat, ExportRequest, OnnxOptions, export};
 
 use super::trained::CheckpointArg;
 use crate::answer::Answer;
+use crate::commands::choice;
 use crate::host::host;
 
 /// Export a model: weights with PyTorch's names, shapes and gate order, or the whole model as ONNX
@@ -32,13 +32,14 @@ pub(crate) struct Args {
     onnx: OnnxArgs,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum FormatArg {
-    /// Named tensors, as `safetensors.torch.load_file` reads them
-    Safetensors,
-    /// The model as a graph of operators (opset 17), for ONNX Runtime 1.14 or newer and MetaTrader
-    /// 5
-    Onnx,
+choice! {
+    enum FormatArg => ExportFormat {
+        /// Named tensors, as `safetensors.torch.load_file` reads them
+        Safetensors => Safetensors,
+        /// The model as a graph of operators (opset 17), for ONNX Runtime 1.14 or newer and
+        /// MetaTrader 5
+        Onnx => Onnx,
+    }
 }
 
 /// Options of an ONNX file.
@@ -65,10 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
     let OnnxArgs { batch, fold_scaler, data, instrument, stateless } = &args.onnx;
     let request = ExportRequest {
         run: args.run.clone(),
-        format: args.format.map(|format| match format {
-            FormatArg::Safetensors => ExportFormat::Safetensors,
-            FormatArg::Onnx => ExportFormat::Onnx,
-        }),
+        format: args.format.map(Into::into),
         out: args.out.clone(),
         checkpoint: args.checkpoint.into(),
         onnx: OnnxOptions {

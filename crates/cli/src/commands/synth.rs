@@ -3,7 +3,6 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-use clap::ValueEnum;
 use megabatch_run::ingest::Windows;
 use megabatch_run::synth::{Filter, Layout, SampleOptions, SampleWindows, make_bars, make_samples, make_shares};
 use megabatch_run::{Error, Result};
@@ -57,12 +56,13 @@ pub(crate) struct Args {
     seed: u64,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum LayoutArg {
-    /// Bars once; a window is an index into them
-    Series,
-    /// Every window whole
-    Windows,
+choice! {
+    enum LayoutArg => Layout {
+        /// Bars once; a window is an index into them
+        Series => Series,
+        /// Every window whole
+        Windows => Windows,
+    }
 }
 
 choice! {
@@ -95,10 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
 
 fn samples(args: &Args) -> SampleOptions {
     SampleOptions {
-        layout: match args.layout {
-            LayoutArg::Series => Layout::Series,
-            LayoutArg::Windows => Layout::Windows,
-        },
+        layout: args.layout.into(),
         samples: args.samples,
         windows: match args.steps {
             Some(steps) => SampleWindows::Unnamed(steps),

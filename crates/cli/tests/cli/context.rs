@@ -85,4 +85,23 @@ fn features_go_on_with_a_context_that_had_ended() {
         stage.succeeds("leak series.h5 --samples 2");
         assert!(stage.said(line).contains("nothing was written"));
     }
+
+    // Scalers that were fitted on the rows stayed, and the proof found others.
+    stage.write("dxy.csv", &part("dollar.csv", "2018", "2018-01-02 10"));
+    for (scaling, is_taken) in [("robust", false), ("none", true)] {
+        let ingest = "ingest EURUSD-old.csv --out series.h5 --context DXY=dxy.csv --zone UTC --scaling";
+        stage.succeeds(&format!("{ingest} {scaling} {RECIPE}"));
+        let line = format!("{line} --context DXY=dxy-later.csv");
+        if is_taken {
+            stage.succeeds(&line);
+            stage.succeeds("leak series.h5 --samples 2");
+        } else {
+            let [_, error] = stage.fails(&line, 3);
+            assert!(
+                error.contains("context DXY (dxy-later.csv): these bars had ended within the span, up to 2018-01-03 "),
+                "{error}"
+            );
+            assert!(error.contains("the M1 bar of EURUSD that closes at 2018-01-02 10:"), "{error}");
+        }
+    }
 }

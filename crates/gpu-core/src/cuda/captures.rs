@@ -61,10 +61,6 @@ impl Captures {
         assert!(Arc::ptr_eq(own, context), "captures are of one GPU");
     }
 
-    pub(crate) fn kept(&self) -> usize {
-        self.kept.len()
-    }
-
     pub(crate) fn made(&self) -> u64 {
         self.made
     }

@@ -35,18 +35,6 @@ impl Grid {
     pub fn new(blocks: u32, threads: u32) -> Self {
         Grid { blocks: [blocks, 1, 1], threads: [threads, 1, 1], shared_bytes: 0, cooperative: false }
     }
-
-    /// This grid with `bytes` of dynamic shared memory a block.
-    #[must_use]
-    pub fn with_shared_bytes(self, bytes: u32) -> Self {
-        Grid { shared_bytes: bytes, ..self }
-    }
-
-    /// This grid with all blocks resident at once.
-    #[must_use]
-    pub fn cooperative(self) -> Self {
-        Grid { cooperative: true, ..self }
-    }
 }
 
 impl LoadedKernel<'_> {

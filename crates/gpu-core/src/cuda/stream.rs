@@ -180,15 +180,6 @@ impl Stream {
         wait().map_err(|fault| self.context().error(fault))
     }
 
-    /// True if all work submitted to the stream is done. Does not wait.
-    ///
-    /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver), also for work that was submitted earlier and
-    /// failed.
-    pub fn is_idle(&self) -> Result<bool> {
-        self.streams.is_idle(self.id).map_err(|fault| self.context().error(fault))
-    }
-
     /// Orders later work of this stream after the work that `event` recorded. The caller does not
     /// wait.
     ///

@@ -28,14 +28,6 @@ impl<T: Pod> Transfer<T> {
         self.pinned.land()?;
         Ok(self.pinned)
     }
-
-    /// True if the copy is done. Does not wait.
-    ///
-    /// # Errors
-    /// As [`Transfer::wait`].
-    pub fn is_done(&self) -> Result<bool> {
-        self.pinned.event().is_done()
-    }
 }
 
 impl Stream {
@@ -85,19 +77,6 @@ impl Stream {
         // SAFETY: as the caller promised.
         unsafe { self.queue().copy(src, MemoryRegion { address: dst, bytes }) }
             .map_err(|fault| self.context().error(fault))
-    }
-
-    /// Sets `bytes` bytes of the GPU's memory to zero. The caller does not wait.
-    ///
-    /// # Errors
-    /// [`Error::Driver`](crate::Error::Driver).
-    ///
-    /// # Safety
-    /// The range is allocated memory of this stream's GPU until it is done, and nothing uses it
-    /// meanwhile that the streams do not order.
-    pub unsafe fn zero(&self, address: u64, bytes: usize) -> Result<()> {
-        // SAFETY: as the caller promised.
-        unsafe { self.queue().fill(MemoryRegion { address, bytes }, 0) }.map_err(|fault| self.context().error(fault))
     }
 
     /// Submits a copy and records its end. Where it cannot be recorded, the host waits for it, as

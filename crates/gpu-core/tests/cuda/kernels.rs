@@ -147,7 +147,7 @@ fn grids_that_cannot_run_are_refused_with_the_limit() {
         (Grid { threads: [1, 1, 65], ..grid }, "65 threads in z: 1 to 64"),
         (Grid { threads: [1025, 1, 1], ..grid }, "1025 threads in x: 1 to 1024"),
         (Grid { threads: [64, 17, 1], ..grid }, "1088 threads in a block: 1 to 1024"),
-        (grid.with_shared_bytes(166_913), "166913 bytes of dynamic shared memory: 0 to 166912"),
+        (Grid { shared_bytes: 166_913, ..grid }, "166913 bytes of dynamic shared memory: 0 to 166912"),
     ];
     for (grid, limit) in cases {
         // SAFETY: nothing is launched.
@@ -167,7 +167,7 @@ fn a_kernel_has_the_threads_and_the_shared_memory_that_its_text_says() {
     let kernel = module.kernel("shape").unwrap();
     let cases = [
         (Grid::new(1, 129), "129 threads in a block: 1 to 128"),
-        (Grid::new(1, 128).with_shared_bytes(165_889), "165889 bytes of dynamic shared memory: 0 to 165888"),
+        (Grid { shared_bytes: 165_889, ..Grid::new(1, 128) }, "165889 bytes of dynamic shared memory: 0 to 165888"),
     ];
     for (grid, limit) in cases {
         // SAFETY: nothing is launched.
@@ -194,7 +194,7 @@ fn blocks_of_a_cooperative_launch_may_wait_for_each_other() {
     let module = gpu(&device).module("test", PTX).unwrap();
     let (kernel, stream) = (module.kernel("meet").unwrap(), gpu(&device).default_stream());
     // Four multiprocessors hold 2048 threads each.
-    let grid = Grid::new(32, 256).cooperative();
+    let grid = Grid { cooperative: true, ..Grid::new(32, 256) };
     assert_eq!(kernel.resident_blocks(&grid).unwrap(), 32);
     assert_eq!(kernel.resident_blocks(&Grid::new(1, 1024)).unwrap(), 8);
     let met = Buffer::<u32>::zeros(&device.scope("test"), 1).unwrap();

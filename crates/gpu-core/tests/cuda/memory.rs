@@ -147,9 +147,9 @@ fn transfers_arrive_in_the_order_of_their_streams() {
     host.as_mut_slice().iter_mut().zip(0..).for_each(|(x, i)| *x = i);
 
     let uploaded = buffer.upload(&up, host).unwrap();
-    assert!(!uploaded.is_done().unwrap());
     let event = gpu.event().unwrap();
     event.record(&up).unwrap();
+    assert!(!event.is_done().unwrap());
     down.wait_for(&event).unwrap();
     let downloaded = buffer.download(&down, gpu.pinned(1000).unwrap()).unwrap();
     let values = downloaded.wait().unwrap();

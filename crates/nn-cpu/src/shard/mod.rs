@@ -208,7 +208,7 @@ impl PackedWeights {
         Ok(each.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// The same length by tensor: name, numbers and the phases that use it.
+    /// The packed weights of `model` by tensor: name, numbers and the phases that use it.
     pub(crate) fn tensor_plan(model: &Model, purpose: Purpose, arithmetic: CpuArithmetic) -> TensorPlan {
         const NAMES: [(&str, &[StepPhase]); 6] = [
             ("W_ih", BOTH),
@@ -219,8 +219,8 @@ impl PackedWeights {
             ("norm", BOTH),
         ];
         let mut parts = TensorPlan::new();
-        for (timeframe, dims) in model.shape().timeframes.iter().zip(dimensions(model, Capacity::default(), arithmetic))
-        {
+        let all = dimensions(model, Capacity::default(), arithmetic);
+        for (timeframe, &dims) in model.shape().timeframes.iter().zip(&all) {
             for l in 0..dims.sizes.layers {
                 let lens = weights::weights_len(dims, l, purpose).into_iter().zip(NAMES);
                 let name = |what: &str| {
@@ -229,23 +229,12 @@ impl PackedWeights {
                 parts.extend(lens.map(|(len, (what, phases))| (name(what), len, phases)));
             }
         }
-        let named: usize = parts.iter().map(|(_, len, _)| len).sum();
-        let others = PackedWeights::len(model, purpose, arithmetic) - named;
+        let attention = model.decoder().attention.as_ref();
+        let attention = attention.map_or(0, |attention| PackedAttention::len(attention, passes(purpose)));
+        let keys = model.poolings().iter().zip(&all).flat_map(|(_, &dims)| pooling::keys_len(dims, purpose));
+        let others = keys.sum::<usize>() + attention;
         parts.push(("packed: keys of pooling, graph attention".to_owned(), others, BOTH));
         parts
-    }
-
-    /// Length of the packed weights of `model`, in numbers.
-    pub(crate) fn len(model: &Model, purpose: Purpose, arithmetic: CpuArithmetic) -> usize {
-        let layers =
-            |dims: Dimensions| (0..dims.sizes.layers).flat_map(move |l| weights::weights_len(dims, l, purpose));
-        let attention =
-            model.decoder().attention.as_ref().map_or(0, |attention| PackedAttention::len(attention, passes(purpose)));
-        let keys = model.poolings().iter().zip(dimensions(model, Capacity::default(), arithmetic));
-        let keys: usize = keys.flat_map(|(_, dims)| pooling::keys_len(dims, purpose)).sum();
-        dimensions(model, Capacity::default(), arithmetic).into_iter().flat_map(layers).sum::<usize>()
-            + keys
-            + attention
     }
 }
 
@@ -311,20 +300,7 @@ impl ShardWorkspace {
         Ok(())
     }
 
-    /// Length of the buffers for `capacity`, in numbers.
-    pub(crate) fn len(model: &Model, capacity: Capacity, purpose: Purpose, arithmetic: CpuArithmetic) -> usize {
-        let all = dimensions(model, capacity, arithmetic);
-        if capacity.threads > 1 {
-            let tasks = all.iter().map(|&dims| tasks::len(dims, purpose, capacity.threads));
-            return tasks.sum::<usize>() + decoder::memory_len(model.decoder(), capacity, purpose);
-        }
-        let layers = |dims: &Dimensions| dims.sizes.layers * memory::layer_len(*dims, purpose).iter().sum::<usize>();
-        let decoding = decoder::memory_len(model.decoder(), capacity, purpose);
-        let scratch = ScratchLens::largest(&all, purpose).total();
-        all.iter().map(layers).sum::<usize>() + scratch + pooling::len(&all, purpose) + decoding
-    }
-
-    /// The same length by tensor: name, numbers and the phases that use it.
+    /// The buffers for `capacity` by tensor: name, numbers and the phases that use it.
     pub(crate) fn tensor_plan(
         model: &Model,
         capacity: Capacity,
@@ -357,9 +333,6 @@ impl ShardWorkspace {
             BOTH,
         ));
         parts.extend(decoder::tensor_plan(model.decoder(), capacity, purpose));
-        let named: usize = parts.iter().map(|(_, len, _)| len).sum();
-        let attention = ShardWorkspace::len(model, capacity, purpose, arithmetic) - named;
-        parts.push(("graph attention".to_owned(), attention, BOTH));
         parts
     }
 

@@ -498,22 +498,13 @@ impl Engine {
         if CpuArithmetic::for_precision(precision) == CpuArithmetic::Fp32 { 0 } else { model.layout().len() }
     }
 
-    /// Length of the packed weights, in numbers.
-    pub fn weights_len(model: &Model, purpose: Purpose, precision: Precision) -> usize {
-        PackedWeights::len(model, purpose, CpuArithmetic::for_precision(precision))
-    }
-
-    /// The same length by tensor: name, numbers and the phases that use it.
+    /// The packed weights by tensor: name, numbers and the phases that use it.
     pub fn weights_plan(model: &Model, purpose: Purpose, precision: Precision) -> TensorPlan {
         PackedWeights::tensor_plan(model, purpose, CpuArithmetic::for_precision(precision))
     }
 
-    /// Length of the workspace of one shard of up to `capacity`, in numbers.
-    pub fn workspace_len(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> usize {
-        ShardWorkspace::len(model, capacity, purpose, CpuArithmetic::for_precision(precision))
-    }
-
-    /// The same length by tensor: name, numbers and the phases that use it.
+    /// The workspace of one shard of up to `capacity` by tensor: name, numbers and the phases that
+    /// use it.
     pub fn workspace_plan(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> TensorPlan {
         ShardWorkspace::tensor_plan(model, capacity, purpose, CpuArithmetic::for_precision(precision))
     }

@@ -87,7 +87,7 @@ impl Resident {
         let Resident { values, gradients, moments, tensors, control, .. } = self;
         unscale_and_check(tensors, ScaledGradients { gradients, losses }, control)?;
         let moments = moments.as_mut().map(|[exp_avg, exp_avg_sq]| MomentBuffers { exp_avg, exp_avg_sq });
-        let mut weights = OptimizerBuffers { values, gradients, moments, working_copy: None };
+        let mut weights = OptimizerBuffers { values, gradients, moments };
         Ok(update(tensors, &mut weights, control)?)
     }
 

@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code, reason = "kernels are launched")]
 
+#[cfg(feature = "conformance")]
+#[path = "tests/cpu/by_bar.rs"]
+mod cpu;
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 use megabatch_nn::Result;
@@ -47,20 +51,7 @@ pub fn sum_per_bar<T: Operand>(
             // runs after it.
             Ok(unsafe { kernel.submit(device, Launch::for_threads(rows * hidden), &arguments) }?)
         }
-        _ => cpu_arm!(cpu(list, sequence, d_gates.as_slice(), to.as_mut_slice())),
-    }
-}
-
-#[cfg(feature = "conformance")]
-fn cpu<T: Operand>(list: &WorkList, sequence: usize, d_gates: &[T], to: &mut [f32]) {
-    let (place, width) = (list.places()[sequence], 4 * list.hidden());
-    to[..list.projected_rows_of(sequence) * width].fill(0.0);
-    for (window, &first) in list.first(&place).iter().enumerate() {
-        for t in 0..place.steps as usize {
-            let terms = &d_gates[(place.gates(t) + window) * width..][..width];
-            let sums = &mut to[(first as usize + t) * width..][..width];
-            sums.iter_mut().zip(terms).for_each(|(sum, term)| *sum += term.widen());
-        }
+        _ => cpu_arm!(cpu::sum_per_bar(list, sequence, d_gates.as_slice(), to.as_mut_slice())),
     }
 }
 
@@ -70,6 +61,7 @@ mod tests {
     use megabatch_simt::Arg;
 
     use super::super::harness::{HARNESS, noise};
+    use super::super::uploaded::work_list;
     use super::super::work_list::{Sequence, TileWindows};
     use super::*;
 
@@ -84,7 +76,7 @@ mod tests {
             sequence_with(3, &[], 2),
             sequence_with(19, &many, 40),
         ];
-        let list = WorkList::new(&scope, hidden, TileWindows::Eight, &sequences).unwrap();
+        let list = work_list(&scope, hidden, TileWindows::Eight, &sequences).unwrap();
         let d_gates: Vec<T> = noise("d", list.rows() * 4 * hidden, 3.0).into_iter().map(T::narrow).collect();
         let d_gates = Buffer::from_slice(&scope, &d_gates).unwrap();
         for (sequence, sequence_steps) in sequences.iter().enumerate() {

@@ -269,6 +269,7 @@ mod tests {
 
     use super::super::batch_upload::BatchUploader;
     use super::super::harness::{HARNESS, noise};
+    use super::super::uploaded::work_list;
     use super::super::work_list::{Sequence, TileWindows};
     use super::*;
 
@@ -281,7 +282,7 @@ mod tests {
     fn list(scope: &Scope, hidden: usize) -> WorkList {
         let first: Vec<u32> = (0..WINDOWS as u32).collect();
         let sequence = |steps| Sequence { steps, first: &first, row_step: 1, projected_rows: 8 };
-        WorkList::new(scope, hidden, TileWindows::Eight, &[sequence(2), sequence(3)]).unwrap()
+        work_list(scope, hidden, TileWindows::Eight, &[sequence(2), sequence(3)]).unwrap()
     }
 
     fn states<T: Operand>(scope: &Scope, list: &WorkList) -> States<T> {

@@ -132,6 +132,7 @@ mod tests {
     use super::super::recurrence::recurrence;
     use super::super::recurrence::tests::assert_close;
     use super::super::recurrence_backward::recurrence_backward;
+    use super::super::uploaded::work_list;
     use super::super::work_list::{Sequence, TileWindows};
     use super::*;
 
@@ -140,7 +141,7 @@ mod tests {
     fn check<T: Operand>(hidden: usize, windows: u32) {
         let (scope, first) = (Device::cpu().scope("test"), (0..windows).collect::<Vec<_>>());
         let sequence = Sequence { steps: 1, first: &first, row_step: 1, projected_rows: windows as usize + 1 };
-        let list = WorkList::new(&scope, hidden, TileWindows::Eight, &[sequence]).unwrap();
+        let list = work_list(&scope, hidden, TileWindows::Eight, &[sequence]).unwrap();
         let weights = RecurrentWeights::<T>::zeros(&scope, hidden, &[0]).unwrap();
         let (edge, gates) = (windows as usize * hidden, 4 * windows as usize * hidden);
         // The kernel adds the projected row to the product; the CPU finds their sum in the row.

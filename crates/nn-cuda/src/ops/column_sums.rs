@@ -6,6 +6,10 @@
 
 #![allow(unsafe_code, reason = "kernels are launched")]
 
+#[cfg(feature = "conformance")]
+#[path = "tests/cpu/column_sums.rs"]
+mod cpu;
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;
@@ -43,7 +47,7 @@ pub fn add_column_sums<T: Operand>(
     scratch.assert_beside(&device);
     match &device {
         Device::Cuda(device) => cuda(device, x, rows, columns, TensorSlice { buffer: to, start }.address(), scratch),
-        _ => cpu_arm!(cpu(x.elements(), rows, columns, &mut to.as_mut_slice()[start..][..columns])),
+        _ => cpu_arm!(cpu::add_column_sums(x.elements(), rows, columns, &mut to.as_mut_slice()[start..][..columns])),
     }
 }
 
@@ -79,19 +83,6 @@ fn kernel<T: Operand>() -> String {
 fn launch(rows: usize, columns: usize) -> Option<Launch> {
     let blocks = Launch::for_blocks(rows.div_ceil(ROWS) * columns.div_ceil(COLUMNS));
     blocks.map(|launch| launch.with_threads((COLUMNS * LANES) as u32))
-}
-
-#[cfg(feature = "conformance")]
-fn cpu<T: Operand>(x: &[T], rows: usize, columns: usize, to: &mut [f32]) {
-    for (column, to) in to.iter_mut().enumerate() {
-        for start in (0..rows).step_by(ROWS) {
-            let lane = |lane: usize| {
-                let own = (start + lane..rows.min(start + ROWS)).step_by(LANES);
-                own.fold(0.0, |sum, row| sum + x[row * columns + column].widen())
-            };
-            *to += (1..LANES).fold(lane(0), |sum, other| sum + lane(other));
-        }
-    }
 }
 
 #[cfg(test)]

@@ -108,6 +108,7 @@ pub(super) fn launch(groups: usize, units: usize) -> Option<Launch> {
 mod tests {
     use megabatch_gpu_core::Device;
 
+    use super::super::uploaded::work_list;
     use super::super::work_list::Sequence;
     use super::*;
 
@@ -117,7 +118,7 @@ mod tests {
         let sequence = |first| Sequence { steps: 2, first, row_step: 1, projected_rows: 2 };
         // Of tiles of eight windows: five, none, one and three.
         let sequences = [sequence(&[0; 33][..]), sequence(&[]), sequence(&[0]), sequence(&[0; 24])];
-        let list = WorkList::new(&scope, 200, TileWindows::Eight, &sequences).unwrap();
+        let list = work_list(&scope, 200, TileWindows::Eight, &sequences).unwrap();
         let cases = [(100, (9, 1)), (9, (9, 1)), (8, (6, 2)), (5, (4, 3)), (4, (4, 3)), (3, (3, 5)), (1, (1, 5))];
         for (group_count, (groups, tiles_each)) in cases {
             assert_eq!(Shares::split(&list, group_count), Shares { groups, tiles_each }, "room for {group_count}");

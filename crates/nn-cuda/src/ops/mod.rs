@@ -2,9 +2,9 @@
 //! match on the device and the launch of its kernel, whose source lies beside it as `.cu`.
 //! docs/design/gpu.md tells how they make a step, and what is missing.
 //!
-//! The CPU arm of a match is the operation's plain form, below its launch or in a child `cpu`. It
-//! belongs to the tests, whose suite compares every device with it: the feature `conformance`
-//! compiles the plain forms. Without the feature an operation on the CPU panics.
+//! The CPU arm of a match is the operation's plain form, in a child `cpu`. It belongs to the tests,
+//! whose suite compares every device with it: the feature `conformance` compiles the plain forms.
+//! Without the feature an operation on the CPU panics.
 //!
 //! Gates lie unit by unit here, `[.., H, 4]` in the order i, f, g, o, so that the four of a unit
 //! are one access to memory; [`interleave`] brings weights and biases of PyTorch's order into this
@@ -94,6 +94,9 @@ mod recurrent_weights;
 mod round;
 mod scratch;
 mod take_rows;
+#[cfg(test)]
+#[path = "tests/uploaded.rs"]
+mod uploaded;
 mod work_list;
 
 pub(crate) use affine::Affine;

@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code, reason = "kernels are launched")]
 
+#[cfg(feature = "conformance")]
+#[path = "tests/cpu/recurrence_bytes.rs"]
+mod cpu;
+
 use megabatch_amp::QuantizedMatrix;
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
@@ -126,7 +130,7 @@ pub fn recurrence_int8<T: Operand>(
         (Device::Cuda(device), WeightsForm::StepByStep(matrices, rows)) => {
             step_by_step(device, list, matrices, rows, projected, states)
         }
-        _ => cpu_arm!(cpu(list, weights, projected, states)),
+        _ => cpu_arm!(cpu::recurrence_int8(list, weights, projected, states)),
     }
 }
 
@@ -174,23 +178,6 @@ fn step_by_step<T: Operand>(
             multiply_at(device, rows, &matrices[place.weight as usize], 0, out)
         }
     })
-}
-
-#[cfg(feature = "conformance")]
-fn cpu<T: Operand>(list: &WorkList, weights: &RecurrentInt8, projected: &Buffer<f32>, states: &mut States<T>) {
-    use super::bytes::cpu::{product_of, quantize_row};
-
-    let WeightsForm::StepByStep(matrices, _) = &weights.form else { unreachable!("persistent kernels are a GPU's") };
-
-    super::recurrence::cpu::recurrence_by(list, projected, states, |place, h, sums| {
-        let mut bytes = vec![0; 2 * super::bytes::padded(h.len())];
-        let scale = quantize_row(h, &mut bytes);
-        let matrix = &matrices[place.weight as usize];
-        for (n, sum) in sums.iter_mut().enumerate() {
-            let (weights, weights_scale) = matrix.row(n);
-            *sum += product_of(&bytes, scale, weights, weights_scale);
-        }
-    });
 }
 
 #[cfg(test)]

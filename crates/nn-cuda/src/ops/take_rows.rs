@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code, reason = "kernels are launched")]
 
+#[cfg(feature = "conformance")]
+#[path = "tests/cpu/take_rows.rs"]
+mod cpu;
+
 use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
@@ -97,30 +101,7 @@ pub fn take_rows<T: Operand>(
             // default stream later runs after it.
             Ok(unsafe { kernel.submit(device, Launch::for_threads(len), &arguments) }?)
         }
-        _ => cpu_arm!(cpu(table_rows, &mut narrow.as_mut_slice()[start..], wide.as_mut_slice())),
-    }
-}
-
-#[cfg(feature = "conformance")]
-fn cpu<T: Operand>(table_rows: &TableRows<'_>, narrow: &mut [T], wide: &mut [f32]) {
-    match table_rows.table {
-        Table::Fp32(values) => cpu_from(values.as_slice(), table_rows, narrow, wide),
-        Table::Rounded(bytes) => cpu_from::<T, T>(bytemuck::cast_slice(bytes.as_slice()), table_rows, narrow, wide),
-    }
-}
-
-#[cfg(feature = "conformance")]
-fn cpu_from<From: Operand, T: Operand>(table: &[From], table_rows: &TableRows<'_>, narrow: &mut [T], wide: &mut [f32]) {
-    let &TableRows { rows, count, bars, width, stride, .. } = table_rows;
-    let to = narrow.chunks_exact_mut(stride).zip(wide.chunks_exact_mut(stride));
-    let taken = rows.as_slice()[..count].iter().flat_map(|&row| (row as usize * bars..).take(bars));
-    for (bar, (narrow, wide)) in taken.zip(to) {
-        let from = &table[bar * width..][..width];
-        let padded = from.iter().map(|from| from.widen()).chain(std::iter::repeat(0.0));
-        for ((from, narrow), wide) in padded.zip(narrow).zip(wide) {
-            *narrow = T::narrow(from);
-            *wide = narrow.widen();
-        }
+        _ => cpu_arm!(cpu::take_rows(table_rows, &mut narrow.as_mut_slice()[start..], wide.as_mut_slice())),
     }
 }
 

@@ -2,7 +2,7 @@ use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::Result;
 
-use super::batch_upload::{BatchUploader, UploadBatch};
+use super::batch_upload::UploadBatch;
 use super::capacity::ensure_capacity;
 
 /// One layer of one timeframe's LSTM over the distinct windows of a batch.
@@ -98,30 +98,10 @@ pub(super) struct Tile {
 }
 
 impl WorkList {
-    /// The sequences of one layer, of H hidden units each, and what the device needs of them in
-    /// `scope`.
-    ///
-    /// # Errors
-    /// [`Error::Memory`](megabatch_nn::Error::Memory).
-    ///
-    /// # Panics
-    /// If a window reads past its sequence's projected inputs, a sequence has no step, or the
-    /// kernels' 32-bit numbers do not reach every element: 2³² hidden states of a step, or units of
-    /// all projected rows.
-    pub fn new(scope: &Scope, hidden: usize, tile: TileWindows, sequences: &[Sequence<'_>]) -> Result<Self> {
-        let mut list = WorkList::empty(scope, hidden)?;
-        list.set(RecurrenceSchedule { tile, ..RecurrenceSchedule::default() }, sequences);
-        let mut uploader = BatchUploader::new(scope)?;
-        let mut upload = uploader.upload();
-        list.enqueue(&mut upload)?;
-        upload.send()?;
-        Ok(list)
-    }
-
     /// A list of no sequences.
     ///
     /// # Errors
-    /// As [`WorkList::new`].
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
     pub fn empty(scope: &Scope, hidden: usize) -> Result<Self> {
         let on_device = OnDevice {
             places: Buffer::zeros(scope, 0)?,
@@ -142,7 +122,9 @@ impl WorkList {
     /// Takes other sequences, of which the device learns by [`WorkList::enqueue`].
     ///
     /// # Panics
-    /// As [`WorkList::new`].
+    /// If a window reads past its sequence's projected inputs, a sequence has no step, or the
+    /// kernels' 32-bit numbers do not reach every element: 2³² hidden states of a step, or units of
+    /// all projected rows.
     pub fn set(&mut self, schedule: RecurrenceSchedule, sequences: &[Sequence<'_>]) {
         let hidden = self.hidden;
         let (places, firsts) = (&mut self.places, &mut self.firsts);
@@ -358,6 +340,8 @@ fn tiles(places: &[SequenceOffsets], windows: usize) -> Vec<Tile> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::batch_upload::BatchUploader;
+    use super::super::uploaded::work_list;
     use super::*;
 
     #[test]
@@ -365,7 +349,7 @@ mod tests {
         let scope = Device::cpu().scope("test");
         let sequence = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
         let sequences = [sequence(3, &[0, 1, 2]), sequence(9, &[0; 17]), sequence(5, &[])];
-        let list = WorkList::new(&scope, 4, TileWindows::Eight, &sequences).unwrap();
+        let list = work_list(&scope, 4, TileWindows::Eight, &sequences).unwrap();
         let tiles: Vec<_> = list.on_device.tiles.as_slice().iter().map(|tile| (tile.sequence, tile.window)).collect();
         assert_eq!(tiles, [(1, 0), (1, 8), (1, 16), (0, 0)]);
         assert_eq!((list.windows(), list.rows(), list.projected_rows()), (20, 9 + 153, 5 + 11 + 7));
@@ -381,7 +365,7 @@ mod tests {
         let scope = device.scope("test");
         let sequence = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
         let mut list =
-            WorkList::new(&scope, 4, TileWindows::Eight, &[sequence(9, &[0; 17]), sequence(3, &[0; 9])]).unwrap();
+            work_list(&scope, 4, TileWindows::Eight, &[sequence(9, &[0; 17]), sequence(3, &[0; 9])]).unwrap();
         let before = device.usage().allocated_bytes;
         list.set(RecurrenceSchedule { tile: TileWindows::Sixteen, step_by_step: false }, &[sequence(2, &[0, 1, 2])]);
         let mut uploader = BatchUploader::new(&scope).unwrap();
@@ -397,6 +381,6 @@ mod tests {
     #[should_panic(expected = "a window of sequence 0 reads row 6 of 5")]
     fn a_window_past_the_projected_inputs_is_refused() {
         let sequence = Sequence { steps: 3, first: &[0, 3], row_step: 1, projected_rows: 5 };
-        let _ = WorkList::new(&Device::cpu().scope("test"), 4, TileWindows::Eight, &[sequence]);
+        let _ = work_list(&Device::cpu().scope("test"), 4, TileWindows::Eight, &[sequence]);
     }
 }

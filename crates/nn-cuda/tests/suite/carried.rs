@@ -6,8 +6,9 @@ use megabatch_nn::Result;
 
 use super::inter_layer::{narrow, same, wide};
 use super::noise;
+use super::uploaded::work_list;
 use megabatch_nn_cuda::ops::{
-    BatchUploader, CarriedSizes, CarriedStates, Operand, Sequence, StateNote, States, TileWindows, WorkList,
+    BatchUploader, CarriedSizes, CarriedStates, Operand, Sequence, StateNote, States, TileWindows,
 };
 
 /// H, layers, bars whose states are carried, and how many of them a step computes.
@@ -18,7 +19,7 @@ pub(super) fn states<T: Operand>(device: &Device) -> Result<()> {
     same(device, 0.0, |scope| {
         let first: Vec<u32> = (0..9).collect();
         let sequence = |steps| Sequence { steps, first: &first, row_step: 1, projected_rows: 11 };
-        let list = WorkList::new(scope, SIZES.hidden, TileWindows::Eight, &[sequence(1), sequence(3)])?;
+        let list = work_list(scope, SIZES.hidden, TileWindows::Eight, &[sequence(1), sequence(3)])?;
         let mut states = States::<T>::zeros(scope, &list)?;
         let len = states.cell.len();
         states.hidden = narrow::<T>(scope, "hidden", len)?;

@@ -7,11 +7,12 @@ use megabatch_nn::loss::{Ascending, Classes, Loss};
 use megabatch_nn::model::Dropout;
 
 use super::noise;
+use super::uploaded::{gather_index, work_list};
 use megabatch_nn_cuda::ops::{
-    Arithmetic, BatchUploader, Dropped, FuseMemory, FuseSizes, FuseWeights, GatherIndex, LossScaling, LossTable,
-    NormWeights, Normed, Operand, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, ReadFrom, RowGranularity,
-    Scratch, Sequence, TensorSlice, Terms, TileWindows, WorkList, add_column_sums, drop_gradients, drop_outputs, fuse,
-    fuse_backward, join, layer_norm, layer_norm_backward, loss, pool, pool_backward, round_to, scatter_add,
+    Arithmetic, BatchUploader, Dropped, FuseMemory, FuseSizes, FuseWeights, LossScaling, LossTable, NormWeights,
+    Normed, Operand, PoolMemory, PoolSizes, PoolSlots, PoolWeights, Predictions, ReadFrom, RowGranularity, Scratch,
+    Sequence, TensorSlice, Terms, TileWindows, add_column_sums, drop_gradients, drop_outputs, fuse, fuse_backward,
+    join, layer_norm, layer_norm_backward, loss, pool, pool_backward, round_to, scatter_add,
 };
 
 /// H, and rows of it.
@@ -116,13 +117,12 @@ pub(super) fn upload(device: &Device) -> Result<()> {
 pub(super) fn joins(device: &Device) -> Result<()> {
     same(device, 0.0, |scope| {
         let sequence = |steps, first| Sequence { steps, first, row_step: 1, projected_rows: 20 };
-        let list =
-            WorkList::new(scope, HIDDEN, TileWindows::Eight, &[sequence(3, &[0, 4, 9][..]), sequence(1, &[2, 3])])?;
+        let list = work_list(scope, HIDDEN, TileWindows::Eight, &[sequence(3, &[0, 4, 9][..]), sequence(1, &[2, 3])])?;
         let (windows, steps) = ([[2, 0, 2, 2], [1, 1, 0, 1]], [[2, 0, 1, 2], [0; 4]]);
         let reads = |vectors, from| {
             let step = |s: usize, n: usize| if vectors == RowGranularity::OfSteps { steps[s][n] } else { 2 - 2 * s };
             let positions = [0, 1].map(|s| [0, 1, 2, 3].map(|n| (windows[s][n], step(s, n))));
-            GatherIndex::new(scope, &list, vectors, from, &[&positions[0], &positions[1]])
+            gather_index(scope, &list, vectors, from, &[&positions[0], &positions[1]])
         };
         let hidden = narrow::<bf16>(scope, "hidden", (list.rows() + list.windows()) * HIDDEN)?;
         let (vectors, d) = (buffer(scope, "vectors", list.rows() * HIDDEN)?, buffer(scope, "d", 8 * HIDDEN)?);

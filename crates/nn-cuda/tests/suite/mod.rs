@@ -7,6 +7,8 @@ mod inter_layer;
 mod products;
 mod replay;
 mod rows;
+#[path = "../../src/ops/tests/uploaded.rs"]
+mod uploaded;
 
 use half::{bf16, f16};
 use megabatch_gpu_core::{Buffer, Device, Scope};
@@ -14,10 +16,12 @@ use megabatch_nn::Result;
 use megabatch_order::random::{Stream, uniform};
 
 use megabatch_nn_cuda::ops::{
-    Arithmetic, GateRows, GateTensor, Gradients, Operand, Output, Product, RecurrenceInputs, RecurrentWeights, Scratch,
-    Sequence, States, TensorSlice, TileWindows, Transpose, WorkList, add_separated, interleave, multiply, recurrence,
-    recurrence_backward, sum_per_bar,
+    Arithmetic, BatchUploader, GateRows, GateTensor, GatherIndex, Gradients, Operand, Output, Product, ReadFrom,
+    RecurrenceInputs, RecurrenceSchedule, RecurrentWeights, RowGranularity, Scratch, Sequence, States, TensorSlice,
+    TileWindows, Transpose, WorkList, add_separated, interleave, multiply, recurrence, recurrence_backward,
+    sum_per_bar,
 };
+use uploaded::work_list;
 
 /// A case by the name of what it asserts. It fails with the device's error, and panics where the
 /// device's answer is wrong.
@@ -145,7 +149,7 @@ impl Example {
             projected_rows: bars(s),
         };
         let sequences: Vec<_> = TIMEFRAMES.into_iter().enumerate().map(sequence).collect();
-        WorkList::new(scope, self.hidden, tile, &sequences)
+        work_list(scope, self.hidden, tile, &sequences)
     }
 
     /// The layer forward and backward on a device.

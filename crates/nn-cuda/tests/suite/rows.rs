@@ -5,8 +5,9 @@ use megabatch_nn::Result;
 
 use super::inter_layer::{buffer, narrow, same, wide};
 use super::noise;
+use super::uploaded::work_list;
 use megabatch_nn_cuda::ops::{
-    BatchUploader, InputWeights, Operand, RecurrentWeights, RowInputs, Sequence, States, TileWindows, WorkList,
+    BatchUploader, InputWeights, Operand, RecurrentWeights, RowInputs, Sequence, States, TileWindows,
     recurrence_of_rows,
 };
 
@@ -17,8 +18,7 @@ pub(super) fn projected<T: Operand>(device: &Device, hidden: usize, features: [u
     same(device, tolerance, |scope| {
         let first: Vec<u32> = (0..9).map(|window| 4 * window).collect();
         let sequence = |first, projected_rows| Sequence { steps: 4, first, row_step: 1, projected_rows };
-        let mut list =
-            WorkList::new(scope, hidden, TileWindows::Eight, &[sequence(&first[..], 36), sequence(&[0], 4)])?;
+        let mut list = work_list(scope, hidden, TileWindows::Eight, &[sequence(&first[..], 36), sequence(&[0], 4)])?;
         let (reach, len) = (1.0 / (hidden as f32).sqrt(), 4 * hidden * hidden);
         let mut recurrent = RecurrentWeights::<T>::zeros(scope, hidden, &[0, len])?;
         recurrent.set(&Buffer::from_slice(scope, &noise(0, "weight_hh", 2 * len, reach))?)?;

@@ -226,6 +226,61 @@ mod tests {
         assert!(series.window_start_ordinals(0).eq(expected));
     }
 
+    /// The first windows of an instrument that begins in the test of a fold left no training, and
+    /// the error named the reach of all others.
+    #[test]
+    fn folds_without_times_name_the_first_windows_of_an_instrument() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("series.h5");
+        // Instrument and bar of each sample. The second instrument has bars from the 90th on.
+        let ends: Vec<[usize; 2]> =
+            (1..100_usize).flat_map(|bar| [[0, bar], [1, bar - bar.min(90)]]).filter(|&[_, bar]| bar > 0).collect();
+        let sample_time: Vec<i64> = (1..=ends.len() as i64).map(|sample| 3 * sample).collect();
+        let place = |&[instrument, bar]: &[usize; 2]| 100 * instrument + bar;
+        let mut close_time = vec![0; 110];
+        for (end, &time) in ends.iter().zip(&sample_time) {
+            close_time[place(end)] = time;
+            if end[1] == 1 {
+                close_time[place(end) - 1] = time - 1;
+            }
+        }
+        let series = Series {
+            timeframes: vec![SeriesTimeframe {
+                name: "M1".to_owned(),
+                steps: 2,
+                feature_names: vec!["x".to_owned()],
+                values: vec![0.0; 110],
+                close_time,
+                sample_end: ends.iter().map(|end| place(end) as i64).collect(),
+                instrument_start: vec![0, 100, 110],
+                segment_start: Vec::new(),
+                scaler: None,
+            }],
+            targets: vec![0.0; ends.len()],
+            instruments: Some(Instruments {
+                names: vec!["A".to_owned(), "B".to_owned()],
+                sample_instrument: ends.iter().map(|end| end[0] as i32).collect(),
+            }),
+            sample_time,
+            attributes: [
+                ("horizon_bars".to_owned(), 1.into()),
+                ("time_kind".to_owned(), AttributeValue::from("ordinal")),
+            ]
+            .into(),
+            ..Series::default()
+        };
+        write_series(&path, &series, &WriteOptions { storage: Storage::Contiguous }).unwrap();
+        let source = Source::open_with(&path, &Device::cpu().scope("data"), SourceOptions::default()).unwrap();
+        let split = |purge: &str| {
+            let settings = ["data.split=[0.6,0.1,0.3]", "data.walk_forward=2", purge].map(str::to_owned);
+            split_source(&source, &Config::load(None, &[], &settings).unwrap())
+        };
+        let error = split("data.purge=auto").unwrap_err().to_string();
+        assert!(error.contains("the first windows of an instrument, some of which lie in a later part"), "{error}");
+        assert!(error.contains("no samples are left for training"), "{error}");
+        split("data.purge=0s").unwrap();
+    }
+
     #[test]
     fn overlaps_that_a_duration_leaves_are_counted_without_the_index() {
         let folder = tempfile::tempdir().unwrap();

@@ -233,6 +233,26 @@ impl Division {
                 "data.purge is auto, and labels end beyond the last sample of their instrument, from {from} on, which may be at any time; {fix}"
             ));
         }
+        let starts = window_start_ns.iter().zip(times);
+        let known_starts: Vec<i64> =
+            starts.map(|(&start, &time)| if start == i64::MIN { time } else { start }).collect();
+        let if_known = Purge::Windows { window_start_ns: &known_starts, label_end_ns };
+        // One such sample in the test of a fold leaves no training.
+        if self.fold.is_some() && self.split(times, if_known).is_ok() {
+            let fix = match (source.series(), source.has_times()) {
+                (Some(_), _) => "convert windows that have /timestamps, or give data.purge=0s, which keeps all samples",
+                (None, true) => {
+                    "write f[\"samples/reach_time\"] with h5py, int64 [N], ns since 1970 UTC, or give data.purge a time"
+                }
+                (None, false) => {
+                    "write f[\"timestamps\"] with h5py, int64 [N], ns since 1970 UTC, and beside it f[\"samples/reach_time\"], of \
+                     the same kind, or give data.purge=0s, which keeps all samples"
+                }
+            };
+            return error.context(format!(
+                "data.purge is auto, and the first windows of an instrument, some of which lie in a later part, may reach back to any time; {fix}"
+            ));
+        }
         if !source.has_times() {
             return error;
         }

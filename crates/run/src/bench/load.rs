@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use megabatch_chunk_io::{Direct, LoadedBatch, Loader, LoaderOptions, LoaderStats, Source, SourceOptions};
+use megabatch_chunk_io::{LoadedBatch, Loader, LoaderOptions, LoaderStats, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 use megabatch_order::{Batches, Batching, Order};
 use serde::Serialize;
@@ -33,8 +33,6 @@ pub struct LoadOptions {
     pub resident: bool,
     /// Threads that read and decode; 0 for all.
     pub threads: usize,
-    /// Reading past the page cache.
-    pub direct: Direct,
     /// Epochs; the fastest counts.
     pub epochs: u64,
 }
@@ -89,12 +87,7 @@ fn deliver(options: &LoadOptions, epoch: u64) -> Result<Epoch> {
     let (start, processor) = (Instant::now(), cpu_seconds());
     let device = Device::cpu();
     let resident_bytes_max = if options.resident { usize::MAX } else { 0 };
-    let source_options = SourceOptions {
-        resident_bytes_max,
-        threads: options.threads,
-        direct: options.direct,
-        ..SourceOptions::default()
-    };
+    let source_options = SourceOptions { resident_bytes_max, threads: options.threads, ..SourceOptions::default() };
     let source = Arc::new(Source::open_with(&options.file, &device.scope("data"), source_options)?);
     let shape = source.shape().clone();
     let order = match options.samples {

@@ -14,7 +14,6 @@ pub use follow::{FollowOptions, follow};
 pub use graph::{GraphOptions, graph};
 pub use load::{LoadOptions, load};
 pub use megabatch_amp::Precision;
-pub use megabatch_chunk_io::Direct;
 pub use predict::{PredictOptions, predict};
 pub use rings::GraphSize;
 pub use series::{ModelKind, Work};

@@ -161,7 +161,7 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
     let mut predictor = in_use(predictor);
     let unit = format!("{}s", UnitNames::for_data(&data).unit);
     let follow = |label, units: &SampleRanges| host.follow(Work { label, total: units.len() as u64, unit: &unit });
-    let baselines = Baselines::fit_watched(
+    let baselines = Baselines::fit(
         &device,
         Selection { samples, indices: &split.train },
         predictor.model().config().readout,

@@ -1,6 +1,7 @@
 //! Bars of other instruments in files, whose features stand beside those of a series.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, ColumnFeature, ContextBars, Feature,
@@ -22,6 +23,8 @@ pub(super) struct ContextInstruments(Vec<ContextInstrument>);
 
 struct ContextInstrument {
     symbol: String,
+    /// Its file, and the fingerprint of the bytes that were read.
+    file: (PathBuf, String),
     bars: Bars,
     /// Features that a series of this recipe and the instrument have in common.
     features: Vec<Feature>,
@@ -41,6 +44,11 @@ impl ContextInstruments {
             instrument.with_context(|| format!("{CONTEXT}{}", file.symbol))
         };
         recipe.context.iter().map(read).collect::<Result<_>>().map(ContextInstruments)
+    }
+
+    /// Fingerprints of their files as they were read, by path.
+    pub(super) fn file_fingerprints(&self) -> BTreeMap<PathBuf, String> {
+        self.0.iter().map(|own| own.file.clone()).collect()
     }
 
     /// Number of bars of each, by symbol.
@@ -66,7 +74,8 @@ impl ContextInstrument {
             read = read_bars(recipe, file, &features, &[], folder, host)?;
         }
         let bars = in_memory(&read.bars[0])?;
-        Ok(ContextInstrument { symbol: file.symbol.clone(), bars, features })
+        let fingerprint = read.fingerprints.get(&file.path)?;
+        Ok(ContextInstrument { symbol: file.symbol.clone(), file: (file.path.clone(), fingerprint), bars, features })
     }
 
     /// The features at each bar of a call. The instrument's bars begin and end with those of the

@@ -1,13 +1,13 @@
 //! A series to which bars are appended. It keeps its recipe and scalers. The new series must begin
 //! with the old one, instrument by instrument; of an unfinished last bar, and of other instruments
-//! whose bars had ended before, it may have more.
+//! whose bars had ended before, it may have more where no scaler was fitted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use megabatch_bars::{Feature, Scalers, SeriesHeader, SeriesPiece, Timeframe, TimeframePiece};
+use megabatch_bars::{Feature, Scalers, Scaling, SeriesHeader, SeriesPiece, Timeframe, TimeframePiece};
 use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source, SourceOptions};
 use megabatch_gpu_core::Device;
 use rayon::prelude::*;
@@ -151,7 +151,8 @@ impl InstrumentRows {
 
 /// Check that every row and sample of the old series is in the new one, in its place of the
 /// instrument, but for values that an unfinished last bar decides, and features of other
-/// instruments from their last bar on; pieces come in any order and from any thread.
+/// instruments from their last bar on, if no scaler was fitted on these; pieces come in any order
+/// and from any thread.
 pub(super) struct PrefixCheck {
     kept: ExistingSeries,
     /// Closes of unfinished last bars that the files have more of now, by instrument. Rows and
@@ -161,6 +162,8 @@ pub(super) struct PrefixCheck {
     bars: Vec<Vec<InstrumentRows>>,
     /// By instrument.
     samples: Vec<InstrumentRows>,
+    /// By instrument, when the last row that its scalers were fitted on closes, at the latest.
+    fitted_until: Vec<i64>,
     /// The first loss of rows or samples at the end of an instrument.
     loss: Option<Loss>,
     /// By other instrument, when the first row closes whose features of it have changed.
@@ -193,6 +196,8 @@ struct Change {
     said: String,
     /// Other instruments, if their features are all that differs.
     context: BTreeSet<String>,
+    /// True if only the scalers, which were fitted on it, keep it from changing.
+    is_fitted: bool,
 }
 
 impl PrefixCheck {
@@ -244,7 +249,13 @@ impl PrefixCheck {
             }
             samples.push(InstrumentRows { old, new_start: first.unwrap_or(0) });
         }
-        Ok(PrefixCheck { kept, continued, bars, samples, loss, renewed: Mutex::default() })
+        let fitted = kept.kept_scaler();
+        let last_fitted = |name: &String| match kept.scalers.kind {
+            Scaling::None => i64::MIN,
+            _ => fitted.fitted_until.get(name).copied().unwrap_or(fitted.fit_end_time.saturating_sub(1)),
+        };
+        let fitted_until = names.iter().map(last_fitted).collect();
+        Ok(PrefixCheck { kept, continued, bars, samples, fitted_until, loss, renewed: Mutex::default() })
     }
 
     /// Ends after the last piece.
@@ -269,6 +280,9 @@ impl PrefixCheck {
         let changes = compared.collect::<Result<Vec<_>>>()?;
         match changes.into_iter().flatten().min_by_key(|change| change.time) {
             None => Ok(()),
+            Some(Change { place, said, context, is_fitted: true, .. }) => {
+                Err(self.kept.fitted_context(&context, self.fitted_until[place], &said))
+            }
             Some(Change { said, context, .. }) if !context.is_empty() => {
                 Err(self.kept.changed_context(&context, &said))
             }
@@ -331,6 +345,7 @@ impl PrefixCheck {
                     || self.kept.is_made_at_the_end(instrument, name, times[row]))
         };
         let mut first = (0..old.len()).find(|&row| !is_same(row));
+        let mut is_fitted = false;
         if first.is_some() {
             let ends = self.kept.context_ends(timeframe, place, instruments[place].old.end - 1)?;
             let is_renewed = |row: usize| {
@@ -338,7 +353,9 @@ impl PrefixCheck {
                 times[row] == rows.close_time[row]
                     && self.renews(&ends, times[row], &values[own.clone()], &rows.values[own])
             };
-            first = (0..old.len()).find(|&row| !is_same(row) && !is_renewed(row));
+            let may_change = |row: usize| times[row] > self.fitted_until[place] && is_renewed(row);
+            first = (0..old.len()).find(|&row| !is_same(row) && !may_change(row));
+            is_fitted = first.is_some_and(is_renewed);
         }
         Ok(first.map(|row| {
             let said = format!(
@@ -351,7 +368,7 @@ impl PrefixCheck {
                 true => self.kept.differing_context(&values[own.clone()], &rows.values[own]),
                 false => BTreeSet::new(),
             };
-            Change { time: times[row].min(rows.close_time[row]), place, said, context }
+            Change { time: times[row].min(rows.close_time[row]), place, said, context, is_fitted }
         }))
     }
 
@@ -400,7 +417,7 @@ impl PrefixCheck {
         Ok(times.get(first).map(|&time| {
             let (sample, instrument) = (old.start + first, self.name(place));
             let said = format!("sample {sample}, that of {instrument} at {}, would become another one", utc(time));
-            Change { time, place, said, context: BTreeSet::new() }
+            Change { time, place, said, context: BTreeSet::new(), is_fitted: false }
         }))
     }
 }
@@ -490,16 +507,31 @@ impl ExistingSeries {
     /// The error where the features of the instruments `context`, and nothing else, would not be
     /// those of before.
     fn changed_context(&self, context: &BTreeSet<String>, said: &str) -> Error {
+        Error::data(format!(
+            "{}: these are not the bars that {} was made of, and not only more: {said}; nothing was written; give bars that begin with those of then, or ingest all files anew",
+            self.named_context(context),
+            self.path().display()
+        ))
+    }
+
+    /// The error where the bars of the instruments `context` had ended before the last of the rows
+    /// that scalers were fitted on, which closes at `fitted_until`, and go on.
+    fn fitted_context(&self, context: &BTreeSet<String>, fitted_until: i64, said: &str) -> Error {
+        Error::data(format!(
+            "{}: these bars had ended within the span, up to {}, that the scalers of {} were fitted on: {said}; nothing was written: ingest all files anew",
+            self.named_context(context),
+            utc(fitted_until),
+            self.path().display()
+        ))
+    }
+
+    /// Other instruments with their files, for an error.
+    fn named_context(&self, context: &BTreeSet<String>) -> String {
         let named = |symbol: &String| match self.recipe.context.iter().find(|file| file.symbol == *symbol) {
             Some(file) => format!("{symbol} ({})", file.path.display()),
             None => symbol.clone(),
         };
-        let named: Vec<String> = context.iter().map(named).collect();
-        Error::data(format!(
-            "{CONTEXT}{}: these are not the bars that {} was made of, and not only more: {said}; nothing was written; give bars that begin with those of then, or ingest all files anew",
-            named.join(", "),
-            self.path().display()
-        ))
+        format!("{CONTEXT}{}", context.iter().map(named).collect::<Vec<_>>().join(", "))
     }
 }
 

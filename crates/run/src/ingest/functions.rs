@@ -144,7 +144,7 @@ impl Recipe {
         }
         self.require_one_context(usage, host)?;
         let known = self.known();
-        let recordings = match (usage, host.functions) {
+        let mut recordings = match (usage, host.functions) {
             // Targets that functions compute have no pips.
             (FunctionUse::New, Some(functions)) if functions.has_targets() => {
                 Recipe { target: TargetKind::LogReturn, ..self.clone() }.read_streamed(folder, host)?
@@ -156,6 +156,10 @@ impl Recipe {
             true => None,
             false => Some(ContextInstruments::read(&recipe, &recordings.bars, folder, host)?),
         };
+        if let Some(context) = &context {
+            // Later their files may have more rows.
+            recordings.fingerprints.extend(context.file_fingerprints());
+        }
         let functions = context.as_ref().map(|context| context as &dyn BarFunctions).or(host.functions);
         let call = usage.call();
         if let FunctionUse::Kept(path) | FunctionUse::Proven(path, _) = usage

@@ -250,9 +250,10 @@ impl<'a> Roles<'a> {
 
     /// True if there are new files of bars of a day or longer, and all of their bars are new.
     fn has_only_other_bars(&self, summary: &ReadSummary) -> bool {
-        let is_new = |file: &&FileSummary| file.kept > 0 && !self.read.contains(shown(&file.path).as_str());
-        let mut new = summary.files.iter().filter(is_new).peekable();
         let has_copy = |file: &FileSummary| file.dropped.iter().any(|count| count.kind == RowError::Copy);
+        let has_bars = |file: &FileSummary| file.kept > 0 || has_copy(file);
+        let is_new = |file: &&FileSummary| has_bars(file) && !self.read.contains(shown(&file.path).as_str());
+        let mut new = summary.files.iter().filter(is_new).peekable();
         let is_continued = summary.dropped(RowError::Unfinished) > 0;
         summary.base >= Timeframe::D1 && new.peek().is_some() && !is_continued && !new.any(has_copy)
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write};
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
 use megabatch_nn::loss::Loss;
@@ -243,29 +244,39 @@ impl<'o> ForecastLines<'o> {
             return Ok(LineOutcome::Kept);
         }
         let line = self.line(time_ns, outputs)?;
-        let Some(last) = self.last.take_if(|last| last.time_ns == time_ns) else {
-            self.begin()?;
-            self.hand_over(&(line + "\n"))?;
-            return Ok(LineOutcome::Written);
-        };
-        if last.text == line {
-            return Ok(LineOutcome::Kept);
+        if let Some(last) = self.last.take_if(|last| last.time_ns == time_ns) {
+            if last.text == line {
+                return Ok(LineOutcome::Kept);
+            }
+            if self.replace(&last, &line)? {
+                return Ok(LineOutcome::Replaced { has_others: self.has_others(&last, outputs) });
+            }
         }
-        let later = self.cut_out(&last.place)?;
-        self.hand_over(&(later + &line + "\n"))?;
-        Ok(LineOutcome::Replaced { has_others: self.has_others(&last, outputs) })
+        self.begin()?;
+        self.hand_over(&(line + "\n"))?;
+        Ok(LineOutcome::Written)
     }
 
-    /// Ends the file before the line at `place`, and gives the lines of other instruments behind
-    /// it.
-    fn cut_out(&mut self, place: &Range<u64>) -> io::Result<String> {
-        let mut later = String::new();
-        if let Some(file) = &mut self.file {
-            file.seek(SeekFrom::Start(place.end))?;
-            file.read_to_string(&mut later)?;
-            file.set_len(place.start)?;
+    /// Puts `line` in the place of `last`, behind the lines of other instruments that follow this
+    /// one. A process that is killed meanwhile leaves one line that is cut, at most. False for a
+    /// file that does not have `last` there any longer: another program has changed it.
+    fn replace(&mut self, last: &EarlierLine, line: &str) -> io::Result<bool> {
+        let Some(file) = &mut self.file else { return Ok(false) };
+        let Range { start, end } = last.place;
+        let mut found = Vec::new();
+        file.seek(SeekFrom::Start(start))?;
+        file.read_to_end(&mut found)?;
+        let Some((own, later)) = found.split_at_checked((end - start) as usize) else { return Ok(false) };
+        if own.trim_ascii_end() != last.text.as_bytes() {
+            return Ok(false);
         }
-        Ok(later)
+        let lines = [later, line.as_bytes(), b"\n"].concat();
+        // Before the lines are written: what is left of old ones behind them would be no line.
+        if lines.len() < found.len() {
+            file.set_len(start + lines.len() as u64)?;
+        }
+        file.write_all_at(&lines, start)?;
+        Ok(true)
     }
 
     /// The line of the bar that closed at `time_ns`, without its end.
@@ -366,6 +377,40 @@ mod tests {
         assert_eq!(lines.write(MINUTE_NS, &[8.0; 3]).unwrap(), LineOutcome::Written);
         let expected = [header, &others, &line(0, "A", 9), &line(1, "A", 8)].concat();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), expected);
+    }
+
+    /// A file that was emptied meanwhile was filled with zeros up to the place of the line, and one
+    /// in which lines had moved was cut in the middle of one.
+    #[test]
+    fn a_line_that_is_not_in_its_place_any_longer_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.csv");
+        let (header, time) = ("time,instrument,h1,h2,h3\n", "1970-01-01T00:00:00Z");
+        let line = |name: &str, values: &str| format!("{time},{name},{values}\n");
+        let (own, new) = (line("A", "1,1,1"), line("A", "9,9,9"));
+        let before = [header, &line("B", "2,2,2"), &own].concat();
+        for changed in [String::new(), header.to_owned(), [header, &line("B", "0.25,2,2"), &own].concat()] {
+            std::fs::write(&path, &before).unwrap();
+            let mut lines = going_on(&path, LineForm::Csv, Loss::Mse, Some("A"));
+            std::fs::write(&path, &changed).unwrap();
+            assert_eq!(lines.write(0, &[9.0; 3]).unwrap(), LineOutcome::Written);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), changed + &new);
+        }
+    }
+
+    /// Lines of other instruments were out of the file until they were written again.
+    #[test]
+    fn lines_of_other_instruments_stay_where_a_write_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.csv");
+        let (header, time) = ("time,instrument,h1,h2,h3\n", "1970-01-01T00:00:00Z");
+        let text = format!("{header}{time},A,1,1,1\n{time},B,2,2,2\n");
+        std::fs::write(&path, &text).unwrap();
+        let mut lines = going_on(&path, LineForm::Csv, Loss::Mse, Some("A"));
+        // As on a disk that is full: the file can be read alone.
+        lines.file = Some(File::open(&path).unwrap());
+        lines.write(0, &[0.125; 3]).unwrap_err();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
     }
 
     /// Lines with other numbers of fields were taken for predictions.

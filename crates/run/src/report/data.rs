@@ -10,7 +10,8 @@ use super::html::{Section, Table, paragraph};
 use super::json;
 use crate::adapters::data::Data;
 use crate::error::{Error, Result};
-use crate::text::number::{grouped, instant, plural, seconds};
+use crate::text::number::{grouped, plural, seconds};
+use crate::text::utc;
 use crate::unit_names::UnitNames;
 
 /// Facts about a data file.
@@ -168,7 +169,7 @@ fn timeline(facts: &DataFacts) -> String {
         from: from as f64,
         to: to as f64,
         color: 0,
-        text: format!("bars from {} to {}", instant(from), instant(to)),
+        text: format!("bars from {} to {}", utc(from), utc(to)),
     };
     let row =
         |(name, spans): &(String, Vec<(i64, i64)>)| Row { name: name.clone(), spans: spans.iter().map(span).collect() };
@@ -198,7 +199,7 @@ fn gaps_table(facts: &DataFacts) -> String {
     gaps.sort_by_key(|&(from, to, _)| std::cmp::Reverse(to - from));
     gaps.truncate(GAPS_MAX);
     let row = |&(from, to, name): &(i64, i64, &str)| {
-        vec![name.to_owned(), instant(from), instant(to), seconds((to - from) as f64 / 1e9)]
+        vec![name.to_owned(), utc(from), utc(to), seconds((to - from) as f64 / 1e9)]
     };
     let shown = if count > GAPS_MAX { format!("; the longest {GAPS_MAX}") } else { String::new() };
     Table {

@@ -6,7 +6,8 @@ use super::chart::Network;
 use super::html::{Section, paragraph};
 use crate::adapters::cross_section::CrossSections;
 use crate::error::{Error, Result};
-use crate::text::number::{instant, plural};
+use crate::text::number::plural;
+use crate::text::utc;
 
 /// Most edges that are drawn. More would be a blot.
 const EDGES_MAX: usize = 4_000;
@@ -51,9 +52,9 @@ pub(crate) fn section(day: &DayGraph) -> Section {
     let mut body = paragraph(&format!(
         "The graph of {}, the last predicted time: {nodes} and {edges}. Its data were known by then. It has the instruments with a sample at \
          that time; the more others gather from one, the larger it is drawn.{drawn}",
-        instant(day.time_ns),
+        utc(day.time_ns),
     ));
-    let title = format!("{}: {nodes}, {edges}", instant(day.time_ns));
+    let title = format!("{}: {nodes}, {edges}", utc(day.time_ns));
     let network = Network { title, names: day.names.clone(), edges: day.heaviest() };
     body.push_str(&network.to_html());
     Section { id: "graph", title: "The graph of the last day", body }

@@ -9,7 +9,8 @@ use crate::adapters::data::Data;
 use crate::config::{Config, data};
 use crate::error::Result;
 use crate::plan::Plan;
-use crate::text::number::{fixed, grouped, instant, percent, plural};
+use crate::text::number::{fixed, grouped, percent, plural};
+use crate::text::utc;
 
 /// The instants of each part of the split.
 #[derive(Clone, Debug)]
@@ -46,7 +47,7 @@ impl SplitFacts {
     }
 
     fn end(&self, at: i64) -> String {
-        if self.has_times { instant(at) } else { fixed(at as f64, 0) }
+        if self.has_times { utc(at) } else { fixed(at as f64, 0) }
     }
 }
 

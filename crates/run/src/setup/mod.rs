@@ -9,7 +9,7 @@ pub(crate) mod splits;
 use std::path::{Path, PathBuf};
 
 use megabatch_chunk_io::{
-    CacheBounds, ChunkPlan, Filling, MemoryShortage, NonFinite, PlanRequest, ReadBy, Residence, SeriesSource, Source,
+    CacheBounds, ChunkPlan, MemoryShortage, NonFinite, PlanRequest, ReadBy, Residence, SeriesSource, Source,
     StoredDataset,
 };
 use megabatch_gpu_core::Device;
@@ -514,7 +514,6 @@ fn chunks(
         resident_bytes: shape.windows_bytes(),
         device_bytes: memory_bytes as u64,
         model_bytes: (model_bytes + held_bytes) as u64,
-        filling: Filling::Device,
         // Without the chunk loader a chunk is a batch.
         chunk_bytes: if config.get(&config::gpu_optimization::USE_CHUNK_LOADER) {
             chunk_bytes_set(config)

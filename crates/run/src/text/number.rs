@@ -57,11 +57,6 @@ pub fn seconds(duration_s: f64) -> String {
     }
 }
 
-/// An instant, nanoseconds since 1970 UTC, to the minute.
-pub fn instant(time_ns: i64) -> String {
-    super::utc(time_ns)
-}
-
 /// A count with its digits in groups of three.
 pub fn grouped(count: u64) -> String {
     let digits = count.to_string();

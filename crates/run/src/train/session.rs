@@ -483,7 +483,7 @@ impl Session {
         let (samples, part) = (data.samples(), Part::unseen(split));
         let unit = format!("{}s", UnitNames::for_data(data).unit);
         let follow = |label, units: &SampleRanges| host.follow(Work { label, total: units.len() as u64, unit: &unit });
-        let baselines = Baselines::fit_watched(
+        let baselines = Baselines::fit(
             device,
             Selection { samples, indices: &split.train },
             trainer.model().config().readout,

@@ -74,7 +74,7 @@ impl GroupSums {
     }
 
     /// Tells how the targets of graphs in order of time overlap, see
-    /// [`MetricsSum::finish_with_lags`].
+    /// [`MetricsSum::finish`].
     pub(super) fn set_lags(&mut self, lags: &[usize]) {
         self.groups[0].1.lags = lags.to_vec();
     }
@@ -274,7 +274,7 @@ impl Sums {
     }
 
     fn finish(&self) -> InstrumentEvaluation {
-        let metrics = |sum: &MetricsSum| sum.finish_with_lags(&self.lags);
+        let metrics = |sum: &MetricsSum| sum.finish(&self.lags);
         InstrumentEvaluation {
             samples: self.model.samples(),
             metrics: metrics(&self.model),

@@ -9,7 +9,7 @@ mod tests;
 
 use megabatch_nn::batch::CarriedBars;
 use megabatch_nn::loss::Loss;
-use megabatch_nn::memory::{LargestBatch, PlannedTensor};
+use megabatch_nn::memory::{LargestBatch, PlannedTensor, plan_len};
 use megabatch_nn::model::{Model, Pooling, SampleShape};
 use megabatch_nn_cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
 use serde::Serialize;
@@ -177,8 +177,8 @@ impl Footprint {
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let weights = model.layout().len();
         let shards = config.compute().shards_at_once(&model, config.purpose());
-        let packed = Engine::weights_len(&model, config.purpose(), config.precision);
-        let workspace = Engine::workspace_len(&model, capacity, config.purpose(), config.precision);
+        let packed = plan_len(&Engine::weights_plan(&model, config.purpose(), config.precision));
+        let workspace = plan_len(&Engine::workspace_plan(&model, capacity, config.purpose(), config.precision));
         let working = Engine::working_weights_len(&model, config.precision);
         let moments = if config.optimizer.kind.has_moments() { 2 } else { 0 };
         let HeldBatches { step, validation, counted } = HeldBatches::new(config, validated);

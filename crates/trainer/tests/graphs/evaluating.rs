@@ -6,10 +6,10 @@ use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Encoder, Model, ModelConfig, Readout};
 use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
-    Baselines, Config, Error, InMemory, Predictor, SampleRanges, Samples, Selection, cross_sectional_deviation,
-    uninformed_loss,
+    Config, Error, InMemory, Predictor, SampleRanges, Samples, Selection, cross_sectional_deviation, uninformed_loss,
 };
 
+use crate::baselines::{fit_for, fit_numbers};
 use crate::made_up::{GraphSamples, market, numbers, one_bar, trained};
 
 fn config() -> Config {
@@ -103,7 +103,7 @@ fn baselines_are_of_labelled_nodes_and_of_graphs() {
     let train = SampleRanges::from(0..14);
     let selection = Selection { samples: &samples, indices: &train };
     let (mut trainer, _) = trained(&config(), &samples, &train);
-    let baselines = Baselines::fit(&Device::cpu(), selection).unwrap();
+    let baselines = fit_numbers(&Device::cpu(), selection).unwrap();
     let evaluation = trainer.evaluate(selection, Some(&baselines)).unwrap();
     let linear = &evaluation.baselines["linear"];
     assert!(linear.rmse[0] < evaluation.baselines["mean"].rmse[0], "{evaluation:?}");
@@ -128,7 +128,7 @@ fn baselines_are_of_labelled_nodes_and_of_graphs() {
         let selection = Selection { samples: &samples, indices: &indices };
         let model = ModelConfig { encoder: Encoder::LastBar, readout: Some(readout), ..ModelConfig::default() };
         let (mut trainer, _) = trained(&Config { model, ..config() }, &samples, &indices);
-        let baselines = Baselines::fit_for(&Device::cpu(), selection, Some(readout), Loss::Mse).unwrap();
+        let baselines = fit_for(&Device::cpu(), selection, Some(readout), Loss::Mse).unwrap();
         let evaluation = trainer.evaluate(selection, Some(&baselines)).unwrap();
         assert!(evaluation.baselines["linear"].rmse[0] < 1e-5, "{readout:?}: {evaluation:?}");
         assert_eq!(evaluation.samples, 10);

@@ -1,6 +1,8 @@
 //! Models over graphs: trained by the one loop, with its threads, accumulation and resuming, and
 //! evaluated.
 
+#[path = "../baselines/mod.rs"]
+mod baselines;
 mod distributed;
 mod evaluating;
 mod learning;

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use megabatch_amp::{Threads, unscale_and_check};
 use megabatch_gpu_core::Device;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, TensorSet};
 use megabatch_reference::{Inputs, LayerState, Reference, loss};
-use megabatch_trainer::{Optimizer, clip_by_norm, global_norm};
+use megabatch_trainer::Optimizer;
 
 use crate::fixture::{Case, Fixture, torch_name};
 
@@ -36,7 +37,7 @@ pub(crate) fn check(mut fixture: Fixture, case: &Case) -> BTreeMap<&'static str,
             let rounded = values.into_iter().map(|x| x as f32);
             gradients.get_mut(&name).unwrap().iter_mut().zip(rounded).for_each(|(to, x)| *to = x);
         }
-        let norm = global_norm(&gradients);
+        let norm = unscale_and_check(&[gradients.values()], 1.0, Threads::Caller).norm;
         clip_by_norm(&mut gradients, norm, case.clip);
         if step == 1 {
             fixture.compare_set("gradients", "clipped", &gradients);
@@ -67,4 +68,11 @@ fn inputs(fixture: &mut Fixture, case: &Case, model: &Model) -> Inputs {
         inputs.timeframes[0].initial = states.map(|(hidden, cell)| LayerState { hidden, cell }).collect();
     }
     inputs
+}
+
+/// Scales all gradients by clip / (norm + 1e-6) where that is below 1, as
+/// `torch.nn.utils.clip_grad_norm_` does.
+fn clip_by_norm(gradients: &mut TensorSet, norm: f64, clip_norm: f64) {
+    let coefficient = (clip_norm / (norm + 1e-6)).min(1.0) as f32;
+    gradients.values_mut().iter_mut().for_each(|g| *g *= coefficient);
 }

@@ -8,9 +8,10 @@ use megabatch_nn::loss::Loss;
 use megabatch_nn::model::{Model, save_weights};
 use megabatch_nn_cpu::Compute;
 use megabatch_trainer::{
-    Baselines, Batch, Config, Error, InMemory, MetricsSum, Predictor, Run, SampleRanges, Samples, Selection, Trainer,
+    Batch, Config, Error, InMemory, MetricsSum, Predictor, Run, SampleRanges, Samples, Selection, Trainer,
 };
 
+use crate::baselines::fit_numbers;
 use crate::by_hand::windows_of;
 use crate::made_up::{Disturbance, Disturbed, config, listen, samples, shape_and_len_from};
 
@@ -38,7 +39,7 @@ fn an_exported_model_predicts_as_the_trained_one() {
     let samples = samples(100);
     let device = Device::cpu();
     let train = SampleRanges::from(0..80);
-    let baselines = Baselines::fit(&device, Selection { samples: &samples, indices: &train }).unwrap();
+    let baselines = fit_numbers(&device, Selection { samples: &samples, indices: &train }).unwrap();
     let indices: SampleRanges = (80..100).rev().collect();
     let selection = Selection { samples: &samples, indices: &indices };
     let expected = trainer.evaluate(selection, Some(&baselines)).unwrap();
@@ -97,7 +98,7 @@ fn errors_by_instrument_are_those_of_its_samples_alone() {
     exported(&path);
     let (one, two) = (samples(100), OfTwo(samples(100)));
     let train = SampleRanges::from(0..80);
-    let baselines = Baselines::fit(&Device::cpu(), Selection { samples: &one, indices: &train }).unwrap();
+    let baselines = fit_numbers(&Device::cpu(), Selection { samples: &one, indices: &train }).unwrap();
     let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 8 });
     let mut evaluate = |samples: &dyn Samples, indices: &SampleRanges| {
         predictor.evaluate(Selection { samples, indices }, Loss::Mse, Some(&baselines)).unwrap()
@@ -157,7 +158,7 @@ fn samples_of_a_time_are_correlated_as_the_nodes_of_a_graph_are() {
     exported(&path);
     let universe = Universe(samples(100));
     let (train, indices) = (SampleRanges::from(0..80), SampleRanges::from(0..100));
-    let baselines = Baselines::fit(&Device::cpu(), Selection { samples: &universe, indices: &train }).unwrap();
+    let baselines = fit_numbers(&Device::cpu(), Selection { samples: &universe, indices: &train }).unwrap();
     let mut predictor = predictor(&path, Compute { threads: 1, batch_size: 7 });
     let selection = Selection { samples: &universe, indices: &indices };
     let found = predictor.evaluate(selection, Loss::Mse, Some(&baselines)).unwrap();
@@ -175,7 +176,7 @@ fn samples_of_a_time_are_correlated_as_the_nodes_of_a_graph_are() {
     let mut expected = MetricsSum::new(2);
     rows.iter().for_each(|(predictions, targets)| expected.add_graph(predictions, targets));
     let information = found.metrics.information.unwrap();
-    let by_hand = expected.finish().information.unwrap();
+    let by_hand = expected.finish(&[]).information.unwrap();
     assert_eq!((&information.ic, &information.rank_ic), (&by_hand.ic, &by_hand.rank_ic));
     assert_eq!((information.ic_graphs, information.ic_lags), (vec![TIMES; 2], vec![0, 1]));
     assert_eq!(information.ic_t[0], by_hand.ic_t[0]);

@@ -4,10 +4,10 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::loss::{Ascending, Classes, Loss};
 use megabatch_reference::loss;
 use megabatch_trainer::{
-    Baselines, Config, Error, InMemory, Metrics, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples, Selection,
-    Trainer,
+    Config, Error, InMemory, Metrics, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples, Selection, Trainer,
 };
 
+use crate::baselines::fit_for;
 use crate::by_hand::{descend, inputs_of, loss_and_gradients, reference_of, wide, windows_of};
 use crate::made_up::{config, listen, losses, samples, steps_of};
 use crate::masks::with_targets;
@@ -32,7 +32,7 @@ fn trained(config: &Config, samples: &InMemory) -> (Trainer, Vec<f64>) {
 fn evaluated(trainer: &mut Trainer, loss: Loss, samples: &InMemory) -> (Metrics, Vec<(&'static str, Metrics)>) {
     let [train, test] = split();
     let selection = Selection { samples, indices: &train };
-    let baselines = Baselines::fit_for(&Device::cpu(), selection, None, loss).unwrap();
+    let baselines = fit_for(&Device::cpu(), selection, None, loss).unwrap();
     let evaluation = trainer.evaluate(Selection { samples, indices: &test }, Some(&baselines)).unwrap();
     (evaluation.metrics, evaluation.baselines.into_iter().collect())
 }
@@ -136,7 +136,7 @@ fn a_target_that_names_no_class_is_named() {
     let selection = Selection { samples: &samples, indices: &all };
     let errors = [
         trainer.evaluate(selection, None).unwrap_err(),
-        Baselines::fit_for(&Device::cpu(), selection, None, loss).unwrap_err(),
+        fit_for(&Device::cpu(), selection, None, loss).unwrap_err(),
         trainer.train(&run, &mut listen).unwrap_err(),
     ];
     for error in errors {

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use megabatch_gpu_core::{Device, Scope};
 use megabatch_trainer::{
-    Baselines, Batch, BatchLists, BorrowedBatch, Chunking, Config, Error, Evaluation, Event, Footprint, InMemory,
-    LoadedBatches, PrefetchingSource, Run, SampleRanges, Samples, Selection, StepEvent, Trainer, Waits,
+    Batch, BatchLists, BorrowedBatch, Chunking, Config, Error, Evaluation, Event, Footprint, InMemory, LoadedBatches,
+    PrefetchingSource, Run, SampleRanges, Samples, Selection, StepEvent, Trainer, Waits,
 };
 
+use crate::baselines::fit_numbers;
 use crate::made_up::{config, listen, samples, shape_and_len_from, steps_of};
 
 /// Samples that lend batches out of two pieces of memory in turn.
@@ -92,7 +93,7 @@ fn train(config: &Config, samples: &dyn Samples) -> (Vec<u32>, Vec<StepEvent>, E
     let device = Device::cpu();
     let mut trainer = Trainer::new(&device, config.clone(), samples.shape().clone()).unwrap();
     let steps = steps_of(&mut trainer, &run);
-    let baselines = Baselines::fit(&device, Selection { samples, indices: &train }).unwrap();
+    let baselines = fit_numbers(&device, Selection { samples, indices: &train }).unwrap();
     let evaluation = trainer.evaluate(Selection { samples, indices: &validation }, Some(&baselines)).unwrap();
     (trainer.parameters().values().iter().map(|x| x.to_bits()).collect(), steps, evaluation)
 }

@@ -1,5 +1,7 @@
 //! The trainer as a program uses it: training, resuming, evaluating.
 
+#[path = "../baselines/mod.rs"]
+mod baselines;
 mod by_hand;
 mod carrying;
 mod choosing;

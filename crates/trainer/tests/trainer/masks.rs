@@ -6,11 +6,12 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::loss::{Ascending, Loss};
 use megabatch_trainer::{
-    Baselines, Checkpoints, Config, Divergence, Event, InMemory, OptimizerConfig, OptimizerKind, Run, SampleRanges,
-    Samples, Selection, StepEvent, Trainer,
+    Checkpoints, Config, Divergence, Event, InMemory, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples,
+    Selection, StepEvent, Trainer,
 };
 use proptest::prelude::*;
 
+use crate::baselines::fit_numbers;
 use crate::by_hand::{check_step, windows_of};
 use crate::made_up::{Disturbance, Disturbed, config, listen, samples, steps_of, trained_on_all};
 use crate::resuming::{TRAIN, run, state, stop_after, trainer};
@@ -170,7 +171,7 @@ fn errors_and_baselines_are_those_of_known_targets() {
     let training = SampleRanges::from(0..80);
     let known_first: SampleRanges = (0..100).filter(|n| n % 3 > 0 && !(40..60).contains(n)).collect();
     let mut trainer = Trainer::new(&device, config(), part.shape().clone()).unwrap();
-    let fit = |samples, indices: &SampleRanges| Baselines::fit(&device, Selection { samples, indices }).unwrap();
+    let fit = |samples, indices: &SampleRanges| fit_numbers(&device, Selection { samples, indices }).unwrap();
     let part_baselines = fit(&part, &training);
     let all = SampleRanges::from(0..100);
     let found = trainer.evaluate(Selection { samples: &part, indices: &all }, Some(&part_baselines)).unwrap();
@@ -200,7 +201,7 @@ fn errors_and_baselines_are_those_of_known_targets() {
     let selection = Selection { samples: &nothing, indices: &indices };
     let message = trainer.evaluate(selection, None).unwrap_err().to_string();
     assert!(message.contains("none of their targets is known"), "{message}");
-    let message = Baselines::fit(&device, selection).unwrap_err().to_string();
+    let message = fit_numbers(&device, selection).unwrap_err().to_string();
     assert!(message.contains("none of the training targets is known"), "{message}");
 }
 

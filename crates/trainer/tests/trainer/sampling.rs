@@ -230,9 +230,8 @@ fn an_evaluation_and_a_fit_end_when_they_are_asked_to() {
         |last: usize| move |done: usize| if done >= last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
     let error = trainer.evaluate_drawn(&samples, &config().draw(&all, None), None, &mut until(16)).unwrap_err();
     assert!(matches!(error, Error::Interrupted { .. }), "{error}");
-    let fit = |progress: &mut EvaluationProgress<'_>| {
-        Baselines::fit_watched(&Device::cpu(), selection, None, Loss::Mse, progress)
-    };
+    let fit =
+        |progress: &mut EvaluationProgress<'_>| Baselines::fit(&Device::cpu(), selection, None, Loss::Mse, progress);
     assert!(matches!(fit(&mut until(64)), Err(Error::Interrupted { .. })));
     let mut heard: Vec<usize> = Vec::new();
     let fitted = fit(&mut |done: usize| {

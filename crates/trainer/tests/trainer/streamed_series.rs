@@ -10,11 +10,12 @@ use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::model::ModelConfig;
 use megabatch_trainer::{
-    Baselines, Batch, Checkpoints, Config, Error, Evaluation, GpuFootprint, Run, SampleRanges, Samples, Selection,
-    StreamedSeries, Trainer, Waits,
+    Batch, Checkpoints, Config, Error, Evaluation, GpuFootprint, Run, SampleRanges, Samples, Selection, StreamedSeries,
+    Trainer, Waits,
 };
 use proptest::prelude::*;
 
+use crate::baselines::fit_numbers;
 use crate::in_file::InFile;
 use crate::made_up::{config, listen, pooling_of, series, shape_and_len_from, steps_of};
 
@@ -114,7 +115,7 @@ fn outcome(config: &Config, samples: &dyn Samples) -> (Vec<u64>, Vec<u32>, Evalu
     let run = Run { samples, train: &train, validation: &validation, checkpoints: None };
     let losses = steps_of(&mut trainer, &run).iter().map(|step| step.loss.to_bits()).collect();
     let weights = trainer.parameters().values().iter().map(|x| x.to_bits()).collect();
-    let baselines = Baselines::fit(&Device::cpu(), Selection { samples, indices: &train }).unwrap();
+    let baselines = fit_numbers(&Device::cpu(), Selection { samples, indices: &train }).unwrap();
     let evaluation = trainer.evaluate(Selection { samples, indices: &validation }, Some(&baselines)).unwrap();
     (losses, weights, evaluation)
 }

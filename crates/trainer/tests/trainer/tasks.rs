@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use megabatch_gpu_core::Device;
 use megabatch_nn::loss::{Ascending, Classes, Loss, Task, TaskLoss, Tasks};
 use megabatch_trainer::{
-    Baselines, Config, Event, InMemory, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples, Selection,
-    StepEvent, Trainer, ValidationEvent,
+    Config, Event, InMemory, OptimizerConfig, OptimizerKind, Run, SampleRanges, Samples, Selection, StepEvent, Trainer,
+    ValidationEvent,
 };
 use proptest::prelude::*;
 
+use crate::baselines::fit_for;
 use crate::by_hand::{check_step, descend, loss_and_gradients, reference_of, windows_of};
 use crate::made_up::{config, listen, samples, series, trained_on_all};
 use crate::masks::with_targets;
@@ -48,7 +49,7 @@ fn each_task_is_learnt_and_beats_its_baselines() {
     assert_eq!(trainer.parameters().get("head.bias").unwrap().len(), CLASSES + 1);
     let all = SampleRanges::from(0..240);
     let selection = Selection { samples: &samples, indices: &all };
-    let baselines = Baselines::fit_for(&Device::cpu(), selection, None, config.loss).unwrap();
+    let baselines = fit_for(&Device::cpu(), selection, None, config.loss).unwrap();
     let found = trainer.evaluate(selection, Some(&baselines)).unwrap();
     let [classes, numbers] = &found.tasks[..] else { panic!("{found:?}") };
     assert_eq!((classes.targets, classes.objective, numbers.targets), ([0, 1], "cross_entropy", [1, 2]));

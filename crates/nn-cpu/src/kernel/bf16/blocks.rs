@@ -22,7 +22,9 @@ use std::ops::Range;
 use super::neon_pack;
 #[cfg(target_arch = "x86_64")]
 use super::pack;
-use super::{Bf16Isa, InstructionSet, PAIRED_PANEL, Packing, dispatch_packing, execute, padded_words, portable, words};
+#[cfg(test)]
+use super::portable;
+use super::{Bf16Isa, InstructionSet, PAIRED_PANEL, Packing, dispatch_packing, execute, padded_words, words};
 use crate::kernel::{PANEL, PanelOrder, PrefetchRows, ProductArguments, Start, View, ViewMut};
 
 /// Rows, columns and depth of a block.

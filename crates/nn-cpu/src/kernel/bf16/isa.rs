@@ -4,13 +4,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InstructionSet {
     /// The twin of `Dot`.
-    #[cfg_attr(not(test), allow(dead_code, reason = "twins are for tests"))]
+    #[cfg(test)]
     PortableDot,
     /// The twin of `Tiles`.
-    #[cfg_attr(not(test), allow(dead_code, reason = "twins are for tests"))]
+    #[cfg(test)]
     PortableTiles,
     /// The twin of `Bfdot`.
-    #[cfg_attr(not(test), allow(dead_code, reason = "twins are for tests"))]
+    #[cfg(test)]
     PortableBfdot,
     /// AVX512_BF16: `vdpbf16ps`.
     #[cfg(target_arch = "x86_64")]
@@ -96,7 +96,9 @@ impl Bf16Isa {
     /// True if a product has a start-up cost for which all units of a step are multiplied at once.
     pub(crate) fn multiplies_whole_steps(self) -> bool {
         match self.0 {
+            #[cfg(test)]
             InstructionSet::PortableDot | InstructionSet::PortableBfdot => false,
+            #[cfg(test)]
             InstructionSet::PortableTiles => true,
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Dot => false,
@@ -110,8 +112,11 @@ impl Bf16Isa {
     /// The name of the instruction set.
     pub(crate) fn name(self) -> &'static str {
         match self.0 {
+            #[cfg(test)]
             InstructionSet::PortableDot => "portable bf16",
+            #[cfg(test)]
             InstructionSet::PortableTiles => "portable amx-bf16",
+            #[cfg(test)]
             InstructionSet::PortableBfdot => "portable bfdot",
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Dot => "bf16",

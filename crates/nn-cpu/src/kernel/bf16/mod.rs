@@ -27,7 +27,7 @@
 //! 4. Matrices that one product reads are packed block by block, see [`blocks`].
 //!
 //! [`Bf16Isa`]s differ in the order in which the numbers of a sum are added, and in how it is
-//! rounded, see [`portable`]. Packing rounds to the nearest, ties to even, and subnormal numbers to
+//! rounded: `tests/portable.rs` has a twin of each. Packing rounds to the nearest, ties to even, and subnormal numbers to
 //! zero: the same bits everywhere.
 
 #![allow(unsafe_code, reason = "instructions of the CPU")]
@@ -42,7 +42,9 @@ mod neon;
 mod neon_pack;
 #[cfg(target_arch = "x86_64")]
 mod pack;
-pub(in crate::kernel) mod portable;
+#[cfg(test)]
+#[path = "tests/portable.rs"]
+mod portable;
 #[cfg(target_arch = "x86_64")]
 mod tiles;
 
@@ -84,6 +86,7 @@ macro_rules! dispatch_packing {
         // checked that every pointer reaches what the sizes say, and borrows `to` alone.
         unsafe {
             match $isa.instruction_set() {
+                #[cfg(test)]
                 InstructionSet::PortableDot | InstructionSet::PortableTiles | InstructionSet::PortableBfdot => {
                     portable::$kernel($arguments)
                 }
@@ -119,8 +122,11 @@ unsafe fn execute(isa: Bf16Isa, arguments: &ProductArguments) {
     // SAFETY: `Bf16Isa` proves that the CPU has the instruction set; the caller keeps the rest.
     unsafe {
         match isa.instruction_set() {
+            #[cfg(test)]
             InstructionSet::PortableDot => portable::product_by_dots(arguments),
+            #[cfg(test)]
             InstructionSet::PortableTiles => portable::product_by_tiles(arguments),
+            #[cfg(test)]
             InstructionSet::PortableBfdot => portable::product_by_bfdot(arguments),
             #[cfg(target_arch = "x86_64")]
             InstructionSet::Dot => dot::product(arguments),

@@ -11,7 +11,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
 
-use super::batch_upload::{BatchUploader, UploadBatch};
+use super::batch_upload::UploadBatch;
 use super::operand::Operand;
 use super::work_list::{SequenceOffsets, WorkList};
 
@@ -65,33 +65,10 @@ struct Lists<Of> {
 }
 
 impl GatherIndex {
-    /// Reads that the device knows of: see [`GatherIndex::set`].
-    ///
-    /// # Errors
-    /// [`Error::Memory`](megabatch_nn::Error::Memory).
-    ///
-    /// # Panics
-    /// As [`GatherIndex::set`].
-    pub fn new(
-        scope: &Scope,
-        list: &WorkList,
-        vectors: RowGranularity,
-        from: ReadFrom,
-        sample_positions: &[&[(usize, usize)]],
-    ) -> Result<Self> {
-        let mut reads = GatherIndex::empty(scope)?;
-        reads.set(list, vectors, from, sample_positions);
-        let mut uploader = BatchUploader::new(scope)?;
-        let mut upload = uploader.upload();
-        reads.enqueue(&mut upload)?;
-        upload.send()?;
-        Ok(reads)
-    }
-
     /// Reads of no sample.
     ///
     /// # Errors
-    /// As [`GatherIndex::new`].
+    /// [`Error::Memory`](megabatch_nn::Error::Memory).
     pub fn empty(scope: &Scope) -> Result<Self> {
         let none = || Buffer::zeros(scope, 0);
         Ok(GatherIndex {

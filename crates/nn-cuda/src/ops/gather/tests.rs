@@ -2,6 +2,7 @@ use half::{bf16, f16};
 use megabatch_simt::Arg;
 
 use super::super::harness::{HARNESS, noise};
+use super::super::uploaded::{gather_index, work_list};
 use super::super::work_list::{Sequence, TileWindows};
 use super::*;
 
@@ -11,12 +12,12 @@ const HIDDEN: usize = 5;
 /// step.
 fn list(scope: &Scope) -> WorkList {
     let sequence = |steps, first| Sequence { steps, first, row_step: 1, projected_rows: 20 };
-    WorkList::new(scope, HIDDEN, TileWindows::Eight, &[sequence(3, &[0, 4, 9][..]), sequence(1, &[2, 3])]).unwrap()
+    work_list(scope, HIDDEN, TileWindows::Eight, &[sequence(3, &[0, 4, 9][..]), sequence(1, &[2, 3])]).unwrap()
 }
 
 fn window_index(scope: &Scope, list: &WorkList, from: ReadFrom) -> GatherIndex {
     let sample_positions = [[2, 0, 2, 2].map(|window| (window, 2)), [1, 1, 0, 1].map(|window| (window, 0))];
-    GatherIndex::new(
+    gather_index(
         scope,
         list,
         RowGranularity::OfWindows,
@@ -30,7 +31,7 @@ fn window_index(scope: &Scope, list: &WorkList, from: ReadFrom) -> GatherIndex {
 /// what the first does.
 fn step_index(scope: &Scope, list: &WorkList, from: ReadFrom) -> GatherIndex {
     let sample_positions = [[(2, 1), (2, 2), (0, 0), (2, 1)], [(1, 0), (1, 0), (0, 0), (1, 0)]];
-    GatherIndex::new(
+    gather_index(
         scope,
         list,
         RowGranularity::OfSteps,
@@ -127,7 +128,7 @@ fn samples_read_the_states_of_any_step_or_what_was_made_of_them() {
 fn a_window_that_is_not_there_is_refused() {
     let scope = Device::cpu().scope("test");
     let sample_positions = [&[(0, 2)][..], &[(2, 0)]];
-    let _ = GatherIndex::new(&scope, &list(&scope), RowGranularity::OfWindows, ReadFrom::States, &sample_positions);
+    let _ = gather_index(&scope, &list(&scope), RowGranularity::OfWindows, ReadFrom::States, &sample_positions);
 }
 
 #[test]
@@ -135,6 +136,5 @@ fn a_window_that_is_not_there_is_refused() {
 fn a_step_of_which_there_is_no_vector_is_refused() {
     let scope = Device::cpu().scope("test");
     let sample_positions = [&[(0, 1)][..], &[(1, 0)]];
-    let _ =
-        GatherIndex::new(&scope, &list(&scope), RowGranularity::OfWindows, ReadFrom::RowGranularity, &sample_positions);
+    let _ = gather_index(&scope, &list(&scope), RowGranularity::OfWindows, ReadFrom::RowGranularity, &sample_positions);
 }

@@ -3,6 +3,9 @@
 #![allow(unsafe_code, reason = "kernels are launched")]
 
 mod call;
+#[cfg(feature = "conformance")]
+#[path = "tests/conformance.rs"]
+mod conformance;
 mod gemm_plan;
 mod library;
 #[cfg(test)]
@@ -15,6 +18,8 @@ use super::operand::{Operand, TensorSlice};
 use super::product_kind::{Arithmetic, Method, Output, TileConfig, Transpose};
 use super::scratch::Scratch;
 pub(super) use call::{Call, Operands, PTX, add_parts};
+#[cfg(feature = "conformance")]
+pub use conformance::by_library;
 use gemm_plan::{GemmPlan, kind_of, question};
 pub(crate) use gemm_plan::{product_partials_len, rows_partials_len};
 
@@ -83,7 +88,7 @@ pub fn multiply<T: Operand>(
     scratch.assert_beside(&device);
     match &device {
         Device::Cuda(device) => cuda(device, product, output, TensorSlice { buffer: out, start }.address(), scratch),
-        _ => cpu_arm!(cpu(product, output, &mut out.as_mut_slice()[start..])),
+        _ => cpu_arm!(conformance::multiply(product, output, &mut out.as_mut_slice()[start..])),
     }
 }
 
@@ -132,42 +137,5 @@ fn cuda<T: Operand>(
         Method::Kernel(cut) => run(cut),
         Method::Library if by_library() => Ok(()),
         Method::Library => run(TileConfig::BY_RULE),
-    }
-}
-
-/// As [`multiply`] by the library alone, where it is here and has a way.
-///
-/// # Errors
-/// [`Error::Memory`](megabatch_nn::Error::Memory).
-#[cfg(feature = "conformance")]
-pub fn by_library<T: Operand>(
-    product: &Product<'_, T>,
-    out: &mut Buffer<f32>,
-    start: usize,
-    scratch: &mut Scratch,
-) -> Result<bool> {
-    let Device::Cuda(device) = product.assert_fits(&*out, start) else { return Ok(false) };
-    let parts =
-        if product.bias.is_some() { 0 } else { scratch.address_of::<f32>(product_partials_len(product.shape))? };
-    let tuner = scratch.products_mut().tuner().clone();
-    let operands = Operands::new(product, TensorSlice { buffer: out, start }.address());
-    // SAFETY: the buffers have the lengths of the shape, as was seen above, and the scratch has the
-    // parts. What is submitted to the default stream later runs after it.
-    Ok(unsafe { library::multiply(&tuner, &device, product, operands, parts) })
-}
-
-#[cfg(feature = "conformance")]
-fn cpu<T: Operand>(product: &Product<'_, T>, output: Output, out: &mut [f32]) {
-    let ([rows, columns, inner], a, b) = (product.shape, product.a.elements(), product.b.elements());
-    for (k, out) in out[..rows * columns].iter_mut().enumerate() {
-        let (row, column) = (k / columns, k % columns);
-        let term = |l: usize| {
-            let [is_a_transposed, is_b_transposed] = product.layout.transposed();
-            let a = if is_a_transposed { a[l * rows + row] } else { a[row * inner + l] };
-            let b = if is_b_transposed { b[l * columns + column] } else { b[column * inner + l] };
-            a.widen() * b.widen()
-        };
-        let sum: f32 = (0..inner).map(term).sum::<f32>() + product.bias.map_or(0.0, |bias| bias.elements()[column]);
-        *out = if output == Output::Add { *out + sum } else { sum };
     }
 }

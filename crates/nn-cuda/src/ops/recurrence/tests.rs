@@ -5,6 +5,7 @@ use megabatch_simt::Arg;
 use super::super::group;
 use super::super::harness::{HARNESS, noise};
 use super::super::recurrent_weights::{RecurrentWeights, fragments_by_kernel, persistent_units};
+use super::super::uploaded::work_list;
 use super::super::work_list::{Sequence, TileWindows};
 use super::*;
 
@@ -27,7 +28,7 @@ pub(in super::super) fn sequences(scope: &Scope, hidden: usize, tile: TileWindow
         sequence(4, &[0], 3, 10),
         sequence(2, &[], 1, 2),
     ];
-    WorkList::new(scope, hidden, tile, &sequences).unwrap()
+    work_list(scope, hidden, tile, &sequences).unwrap()
 }
 
 impl<T: Operand> Example<T> {

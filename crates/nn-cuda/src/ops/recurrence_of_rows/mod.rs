@@ -2,6 +2,10 @@
 
 #![allow(unsafe_code, reason = "kernels are launched")]
 
+#[cfg(feature = "conformance")]
+#[path = "tests/cpu.rs"]
+mod cpu;
+
 use megabatch_gpu_core::kernel::Kernel;
 use megabatch_gpu_core::{Buffer, Cuda, Device, arguments};
 use megabatch_nn::Result;
@@ -47,7 +51,7 @@ pub fn recurrence_of_rows<T: Operand>(
     list.device().assert_beside(inputs.rows.scope().device());
     match (list.device(), &inputs.weights.fragments) {
         (Device::Cuda(device), Some(fragments)) => cuda(device, list, fragments, inputs, states),
-        _ => cpu_arm!(cpu(list, inputs, states)?),
+        _ => cpu_arm!(cpu::recurrence_of_rows(list, inputs, states)?),
     }
 }
 
@@ -73,23 +77,6 @@ fn cuda<T: Operand>(
     // have its lengths; a block writes the states and gates of its own windows. What is submitted
     // to the default stream later runs after it.
     Ok(unsafe { kernel.submit(device, launch, &arguments) }?)
-}
-
-/// Projects every row, and then does the same as with rows that were projected.
-#[cfg(feature = "conformance")]
-fn cpu<T: Operand>(list: &WorkList, inputs: &RowInputs<'_, T>, states: &mut States<T>) -> Result<()> {
-    let (gates, mut projected) = (4 * list.hidden(), Vec::new());
-    for (sequence, place) in list.places().iter().enumerate() {
-        let count = list.projected_rows_of(sequence);
-        let (features, weight) = (place.features as usize, inputs.input.rows[place.weight as usize].as_slice());
-        let bias = &inputs.input.bias.as_slice()[place.weight as usize * gates..][..gates];
-        for x in inputs.rows.as_slice()[place.input as usize..][..count * features].chunks_exact(features) {
-            let dot = |weights: &[T]| weights.iter().zip(x).map(|(w, x)| w.widen() * x.widen()).sum::<f32>();
-            projected.extend(bias.iter().zip(weight.chunks_exact(features)).map(|(bias, weights)| bias + dot(weights)));
-        }
-    }
-    let projected = Buffer::from_slice(states.cell.scope(), &projected)?;
-    super::recurrence(list, &super::RecurrenceInputs { weights: inputs.weights, projected: &projected }, states)
 }
 
 #[cfg(test)]

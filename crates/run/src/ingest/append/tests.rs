@@ -158,10 +158,15 @@ fn daily_bars_without_one_in_common_are_warned_of() {
         ([200, 200], Some("2 of 2 instruments (AAA, BBB) have no bar in common")),
         ([199, 200], Some("1 of 2 instruments (BBB) have no bar in common")),
         ([199, 100], None),
+        // The bars in common may be all that another new file has.
+        ([200, 199], None),
     ] {
         ingest(&daily(old.to_vec()), &out, &Host::silent()).unwrap();
-        let new = [write("AAA-new.csv", first[0]..260), write("BBB-new.csv", first[1]..260)];
-        let report = append(&daily(new.to_vec()), &[], &out, &Host::silent()).unwrap();
+        let mut new = vec![write("AAA-new.csv", first[0]..260), write("BBB-new.csv", first[1]..260)];
+        if first == [200, 199] {
+            new.push(write("AAA-again.csv", 150..200));
+        }
+        let report = append(&daily(new), &[], &out, &Host::silent()).unwrap();
         let warnings: Vec<&str> =
             report.json["warnings"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
         let found = warnings.iter().find(|warning| warning.contains("in common"));

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::text::bytes;
-use crate::text::number::{grouped, instant, seconds, significant};
+use crate::text::number::{grouped, seconds, significant};
+use crate::text::{bytes, utc};
 
 /// A key as words.
 pub(super) fn words(key: &str) -> String {
@@ -25,9 +25,7 @@ pub(super) fn cell(key: &str, value: &Value) -> String {
         (Value::Bool(flag), ..) => if *flag { "yes" } else { "no" }.to_owned(),
         (Value::String(text), ..) if is_hash(text) => format!("{}…", &text[..HASH_SHOWN]),
         (Value::String(text), ..) => text.clone(),
-        (_, Some(ns), _) if key.ends_with("time_ns") || (is_end(key) && ns.unsigned_abs() > 10_u64.pow(15)) => {
-            instant(ns)
-        }
+        (_, Some(ns), _) if key.ends_with("time_ns") || (is_end(key) && ns.unsigned_abs() > 10_u64.pow(15)) => utc(ns),
         (_, _, Some(ns)) if key.ends_with("_ns") => seconds(ns / 1e9),
         (_, _, Some(duration_s)) if key.ends_with("_s") => seconds(duration_s),
         (_, Some(size), _) if key.ends_with("_bytes") => bytes(usize::try_from(size).unwrap_or(0)),

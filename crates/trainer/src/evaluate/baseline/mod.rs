@@ -13,7 +13,7 @@ use crate::data::level::Level;
 use crate::data::prefetch::{GatherMode, Source, with_batches};
 use crate::data::sample_weights::LossInputs;
 use crate::error::{Error, Result};
-use crate::evaluate::selection::{EvaluationProgress, Selection, SharedProgress, unwatched};
+use crate::evaluate::selection::{EvaluationProgress, Selection, SharedProgress};
 use most_frequent::{ClassCounts, ProbabilitySums};
 
 /// The ridge of the linear baseline, as a share of the mean of the normal matrix's diagonal. It
@@ -56,30 +56,15 @@ impl Baselines {
     /// Where samples are the nodes of graphs, `training` lists graphs, and every node whose targets
     /// are all known counts. For a horizon without any known target nothing is predicted: NaN.
     ///
+    /// Whole graphs are regressed on the sums over their nodes if a model with this `readout` reads
+    /// the sum, else on the means. For a `loss` of classes, the share of each class is fitted.
+    /// `progress` gets the number of samples, or graphs, done after every batch.
+    ///
     /// # Errors
     /// [`Error::NothingLeft`] for no samples, [`Error::Gather`] and [`Error::Memory`] as for
-    /// training.
-    pub fn fit(device: &Device, training: Selection<'_>) -> Result<Self> {
-        Baselines::fit_for(device, training, training.samples.graphs().map(|_| Readout::Node), Loss::Mse)
-    }
-
-    /// Baselines of a model with this readout and loss. Whole graphs are regressed on the sums over
-    /// their nodes if the model reads the sum, else on the means. For a model of classes, the share
-    /// of each class is fitted.
-    ///
-    /// # Errors
-    /// As [`Baselines::fit`]; [`Targets`](megabatch_nn::Error::Targets) for targets that the loss
-    /// has no meaning for.
-    pub fn fit_for(device: &Device, training: Selection<'_>, readout: Option<Readout>, loss: Loss) -> Result<Self> {
-        Baselines::fit_watched(device, training, readout, loss, &mut unwatched)
-    }
-
-    /// [`Baselines::fit_for`] with `progress`, which gets the number of samples, or graphs, done
-    /// after every batch.
-    ///
-    /// # Errors
-    /// As [`Baselines::fit_for`]; [`Error::Interrupted`] where `progress` breaks.
-    pub fn fit_watched(
+    /// training; [`Targets`](megabatch_nn::Error::Targets) for targets that the loss has no meaning
+    /// for; [`Error::Interrupted`] where `progress` breaks.
+    pub fn fit(
         device: &Device,
         training: Selection<'_>,
         readout: Option<Readout>,

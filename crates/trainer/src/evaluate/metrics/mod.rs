@@ -216,14 +216,10 @@ impl MetricsSum {
         self.samples
     }
 
-    /// The metrics of all samples seen.
-    pub fn finish(&self) -> Metrics {
-        self.finish_with_lags(&[])
-    }
-
-    /// The metrics of graphs that were added in order of time. The targets of horizon k overlap
-    /// with those of the next `lags[k]` graphs with two labelled nodes or more.
-    pub(crate) fn finish_with_lags(&self, lags: &[usize]) -> Metrics {
+    /// The metrics of all samples seen. Where they are graphs, added in order of time, the targets of
+    /// horizon k overlap with those of the next `lags[k]` graphs with two labelled nodes or more;
+    /// with none, where `lags` is empty.
+    pub fn finish(&self, lags: &[usize]) -> Metrics {
         let each = |metric: fn(&HorizonSum) -> f64| self.horizons.iter().map(metric).collect();
         let direction = |sum: &HorizonSum| (sum.moves > 0).then(|| sum.right as f64 / sum.moves as f64);
         Metrics {
@@ -311,7 +307,7 @@ mod tests {
         sum.add(&[1.0, 0.0, -1.0, 0.0], &[2.0, 0.0, 1.0, 0.0]);
         sum.add(&[3.0, 5.0], &[1.0, 0.0]);
         assert_eq!(sum.samples(), 3);
-        let Metrics { rmse, mae, direction_accuracy, .. } = sum.finish();
+        let Metrics { rmse, mae, direction_accuracy, .. } = sum.finish(&[]);
         assert_eq!(rmse, [3f64.sqrt(), (25.0f64 / 3.0).sqrt()]);
         assert_eq!(mae, [5.0 / 3.0, 5.0 / 3.0]);
         assert_eq!(direction_accuracy, [Some(2.0 / 3.0), None]);
@@ -324,7 +320,7 @@ mod tests {
         // and one that is wrong.
         sum.add_graph(&[4.0, 4.0, 9.0, 0.0, 100.0, -100.0], &[1.0, 0.0, f32::NAN, f32::NAN, 0.0, 1.0]);
         let Metrics { rmse, mae, direction_accuracy, accuracy, confusion, information, known_targets, .. } =
-            sum.finish();
+            sum.finish(&[]);
         assert_eq!((sum.samples(), accuracy, information, known_targets), (2, Some(0.5), None, None));
         assert_eq!(confusion, Some(vec![vec![1, 0], vec![1, 0]]));
         assert_eq!((rmse, mae), (vec![0.625f64.sqrt(); 2], vec![0.75; 2]));
@@ -338,7 +334,7 @@ mod tests {
         sum.add(&[-9.0, 1.0, 9.0, -9.0, 2.0, 9.0], &[3.0, f32::NAN]);
         let mut point = MetricsSum::new(2);
         point.add(&[1.0, 2.0], &[3.0, f32::NAN]);
-        let (found, expected) = (sum.finish(), point.finish());
+        let (found, expected) = (sum.finish(&[]), point.finish(&[]));
         assert_eq!((found.rmse[0], found.mae[0]), (expected.rmse[0], expected.mae[0]));
         assert_eq!(found.direction_accuracy, expected.direction_accuracy);
         let quantiles = found.quantiles.unwrap();
@@ -346,12 +342,12 @@ mod tests {
         assert!(quantiles.coverage[0][1].is_nan() && expected.quantiles.is_none());
         // Two nodes of a graph, in whose points alone there is a correlation.
         sum.add_graph(&[5.0, 1.0, 9.0, 5.0, 2.0, 9.0, 5.0, 2.0, 9.0, 5.0, 1.0, 9.0], &[1.0, 2.0, 2.0, 1.0]);
-        assert_eq!(sum.finish().information.unwrap().ic, [Some(1.0), Some(1.0)]);
+        assert_eq!(sum.finish(&[]).information.unwrap().ic, [Some(1.0), Some(1.0)]);
     }
 
     #[test]
     fn keys_of_graphs_are_there_for_graphs_only() {
-        let json = |sum: &MetricsSum| serde_json::to_value(sum.finish()).unwrap();
+        let json = |sum: &MetricsSum| serde_json::to_value(sum.finish(&[])).unwrap();
         let mut sum = MetricsSum::new(1);
         sum.add(&[1.0, 2.0], &[1.0, 3.0]);
         assert_eq!(json(&sum).as_object().unwrap().len(), 3);
@@ -377,7 +373,7 @@ mod tests {
             rank_ic: both.to_vec(),
         };
         assert_eq!(sum.by_graph(), [expected(0, [Some(1.0), Some(-1.0)]), expected(2, [Some(-1.0), None])]);
-        let information = sum.finish().information.unwrap();
+        let information = sum.finish(&[]).information.unwrap();
         assert_eq!((information.ic, information.ic_graphs), (vec![Some(0.0), Some(-1.0)], vec![2, 1]));
         assert_eq!(MetricsSum::new(1).by_graph(), []);
     }
@@ -387,14 +383,14 @@ mod tests {
         let nan = f32::NAN;
         let mut sum = MetricsSum::new(3);
         sum.add(&[1.0, 9.0, 2.0, 9.0, 9.0, 9.0, 1.0, -1.0, 7.0], &[3.0, nan, 2.0, nan, nan, nan, 1.0, 1.0, nan]);
-        let Metrics { rmse, mae, direction_accuracy, known_targets, .. } = sum.finish();
+        let Metrics { rmse, mae, direction_accuracy, known_targets, .. } = sum.finish(&[]);
         assert_eq!((sum.samples(), known_targets), (2, Some(vec![2, 1, 1])));
         assert_eq!((rmse, mae), (vec![2f64.sqrt(), 2.0, 0.0], vec![1.0, 2.0, 0.0]));
         assert_eq!(direction_accuracy, [Some(1.0), Some(0.0), Some(1.0)]);
 
         let mut none = MetricsSum::new(1);
         none.add(&[1.0], &[nan]);
-        let json = serde_json::to_value(none.finish()).unwrap();
+        let json = serde_json::to_value(none.finish(&[])).unwrap();
         assert!(json["rmse"][0].is_null() && json["mae"][0].is_null() && json["direction_accuracy"][0].is_null());
     }
 
@@ -403,6 +399,6 @@ mod tests {
         let mut sum = MetricsSum::new(1);
         // The product of the two smallest numbers rounds to zero; their signs still agree.
         sum.add(&[0.0, 1.0, f32::MIN_POSITIVE], &[1.0, 0.0, f32::MIN_POSITIVE]);
-        assert_eq!(sum.finish().direction_accuracy, [Some(0.5)]);
+        assert_eq!(sum.finish(&[]).direction_accuracy, [Some(0.5)]);
     }
 }

@@ -1,6 +1,9 @@
 //! Files that grew, changed or are gone since, and files of bars that are not those of the series.
 
+use std::io::Write as _;
+
 use super::*;
+use crate::host::{Observer, Progress, Work};
 
 #[test]
 fn sources_that_are_gone_or_have_other_rows_are_named() {
@@ -518,4 +521,48 @@ fn bars_that_another_clock_would_move_are_refused() {
     let said = append(&hourly(&summer, "UTC"), &[], &out, &Host::silent()).unwrap_err().to_string();
     assert!(said.contains("EURUSD-days.csv: its times were read as UTC when"), "{said}");
     assert!(said.contains("; the bars of before would be at other times; nothing was written"), "{said}");
+}
+
+/// Adds rows to a file while scalers are fitted.
+struct GrowsLater {
+    path: PathBuf,
+    rows: String,
+}
+
+impl Observer for GrowsLater {
+    fn begin(&self, work: Work<'_>) -> Box<dyn Progress> {
+        if work.label == "fit" {
+            let mut file = fs::File::options().append(true).open(&self.path).unwrap();
+            file.write_all(self.rows.as_bytes()).unwrap();
+        }
+        Host::silent().observer.begin(work)
+    }
+
+    fn note(&self, text: &str) {
+        Host::silent().observer.note(text);
+    }
+}
+
+/// Rows that a context got after it was read were taken for rows that were in the series.
+#[test]
+fn rows_that_a_context_gets_while_a_series_is_made_are_appended() {
+    let folder = tempfile::tempdir().unwrap();
+    let [own, path] = ["EURUSD.csv", "DXY.csv"].map(|name| bars(folder.path(), name, 4, 1, &[]));
+    let text = fs::read_to_string(&path).unwrap();
+    let end = text.match_indices('\n').nth(rows_in(&path) - 500).unwrap().0 + 1;
+    fs::write(&path, &text[..end]).unwrap();
+    let recipe = Recipe {
+        symbol_pattern: None,
+        features: "log_return".parse().unwrap(),
+        context: vec![ContextFile { symbol: "DXY".to_owned(), path: path.clone() }],
+        ..base(vec![own])
+    };
+    let out = folder.path().join("series.h5");
+    let observer = GrowsLater { path, rows: text[end..].to_owned() };
+    ingest(&recipe, &out, &Host { observer: &observer, ..Host::silent() }).unwrap();
+    for is_known in [false, true] {
+        let report = append(&recipe, &[], &out, &Host::silent()).unwrap();
+        assert_eq!(report.text.contains("nothing was written"), is_known, "{}", report.text);
+    }
+    leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
 }
