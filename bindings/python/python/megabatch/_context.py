@@ -16,7 +16,7 @@ from . import _features, _frames, _megabatch
 from ._display import log_note
 from .errors import DataError
 
-_WEEK_NS = 604_800_000_000_000
+_DAY_NS = 86_400_000_000_000
 
 
 class Context:
@@ -32,11 +32,11 @@ class Context:
         with _frames.errors_named(symbol, f"context {symbol}"):
             bars, further = _frames.single_instrument(frame, symbol)
             self._table, warnings = self._read(bars, further, read_by)
-            self._as_stamped = self._table
-            # Without timeframes weeks are where their times are.
-            if self._table.base_ns == _WEEK_NS and "timeframes" in read_by:
-                as_stamped = {name: value for name, value in read_by.items() if name != "timeframes"}
-                self._as_stamped, _ = self._read(bars, further, as_stamped)
+            self._beside_shorter = self._table
+            # Without timeframes no day or week opens before its time.
+            if self._table.base_ns >= _DAY_NS and "timeframes" in read_by:
+                beside_shorter = {name: value for name, value in read_by.items() if name != "timeframes"}
+                self._beside_shorter, _ = self._read(bars, further, beside_shorter)
         for warning in warnings:
             log_note(f"warning: context {symbol}: {warning}")
 
@@ -72,13 +72,15 @@ class Context:
     def fingerprint(self) -> str:
         """A hash of the bars."""
         found = hashlib.sha256(self._table.time_ns.tobytes())
+        if not np.array_equal(self._beside_shorter.time_ns, self._table.time_ns):
+            found.update(self._beside_shorter.time_ns.tobytes())
         for name, values in sorted(self._table.columns.items()):
             found.update(name.encode() + values.tobytes())
         return found.hexdigest()[:32]
 
     def beside(self, base_ns: int) -> ContextTable:
-        """The bars beside base bars of a length. Weeks are those of their dates beside weeks alone."""
-        return self._table if base_ns >= _WEEK_NS else self._as_stamped
+        """The bars beside base bars of a length. Days and weeks that are longer open no earlier than their time."""
+        return self._table if base_ns >= self._table.base_ns else self._beside_shorter
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,8 +31,8 @@ struct ContextInstrument {
 }
 
 impl ContextInstruments {
-    /// Reads the files of `recipe`, by its rules for rows. They stand beside the bars `main`, and
-    /// weeks are those of their dates beside weeks alone.
+    /// Reads the files of `recipe`, by its rules for rows. They stand beside the bars `main`: days
+    /// and weeks that are longer open no earlier than their time.
     ///
     /// # Errors
     /// Errors of reading, which name the instrument.

@@ -500,10 +500,10 @@ fn a_day_of_a_context_that_carries_a_time_of_day_is_that_of_its_date() {
     }
 }
 
-/// Weeks of a context that end at New York's midnights were seen five hours before that, beside
-/// hours and days.
+/// Days and weeks of a context that end at New York's midnights were seen five hours before that,
+/// beside shorter bars.
 #[test]
-fn a_week_of_a_context_is_seen_once_it_has_ended() {
+fn a_day_or_a_week_of_a_context_is_seen_once_it_has_ended() {
     let folder = tempfile::tempdir().unwrap();
     // Monday 2018-01-01.
     let date = |day: usize| crate::text::utc((17_532 + day as i64) * DAY_NS)[..10].to_owned();
@@ -520,16 +520,20 @@ fn a_week_of_a_context_is_seen_once_it_has_ended() {
     let hours = write("AAA.csv", hours.collect());
     let days = write("BBB.csv", (0..40 * 5).map(|k| (date(weekday(k)), price(k))).collect());
     let weeks = write("CCC.csv", (0..40).map(|k| (date(7 * k), price(k))).collect());
-    // The week at place 20 is another one.
-    let [context, other] = [("SPY.csv", 0), ("OTHER.csv", 50)].map(|(name, more)| {
-        let close = |k: usize| price(k) + if k == 20 { more } else { 0 };
-        write(name, (0..40).map(|k| (format!("{} 00:00:00-05:00", date(7 * k)), close(k))).collect())
-    });
-    let rows = |bars: &Path, path: &Path| -> Vec<(i64, Vec<u32>)> {
+    // The bar at place 20 is another one: of Monday 2018-01-29, or of the week from day 140 on.
+    let context = |name: &str, count: usize, day: &dyn Fn(usize) -> usize| -> [PathBuf; 2] {
+        [0, 50].map(|more| {
+            let close = |k: usize| price(k) + if k == 20 { more } else { 0 };
+            let rows = (0..count).map(|k| (format!("{} 00:00:00-05:00", date(day(k))), close(k)));
+            write(&format!("{name}{more}.csv"), rows.collect())
+        })
+    };
+    let (context_days, context_weeks) = (context("SPYD", 40 * 5, &weekday), context("SPYW", 40, &|k| 7 * k));
+    let rows = |bars: &Path, path: &Path, timeframe: &str| -> Vec<(i64, Vec<u32>)> {
         let recipe = Recipe {
             bars: vec![bars.to_owned()],
             context: vec![ContextFile { symbol: "SPY".to_owned(), path: path.to_owned() }],
-            timeframes: windows("W1:2"),
+            timeframes: windows(&format!("{timeframe}:2")),
             features: "log_return".parse().unwrap(),
             target: TargetKind::LogReturn,
             horizon: 1,
@@ -543,12 +547,19 @@ fn a_week_of_a_context_is_seen_once_it_has_ended() {
         let row = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
         own.close_time.iter().copied().zip(own.values.chunks_exact(own.feature_names.len()).map(row)).collect()
     };
-    for (bars, seen_first) in [(&hours, 22), (&days, 22), (&weeks, 21)] {
-        let (as_it_was, changed) = (rows(bars, &context), rows(bars, &other));
+    // Hours from Monday 2018-01-01 on.
+    for (bars, [path, other], timeframe, seen_first) in [
+        (&hours, &context_days, "H1", 29 * 24 + 5),
+        (&hours, &context_days, "D1", 30 * 24),
+        (&days, &context_days, "D1", 29 * 24),
+        (&hours, &context_weeks, "W1", 22 * 7 * 24),
+        (&days, &context_weeks, "W1", 22 * 7 * 24),
+        (&weeks, &context_weeks, "W1", 21 * 7 * 24),
+    ] {
+        let (as_it_was, changed) = (rows(bars, path, timeframe), rows(bars, other, timeframe));
         let differs = as_it_was.iter().zip(&changed).find(|(one, other)| one != other);
         let (close_time, _) = differs.expect("the context is seen").0;
-        // Weeks from Monday 2018-01-01 on.
-        assert_eq!(close_time / DAY_NS - 17_532, 7 * seen_first, "{}", bars.display());
+        assert_eq!(close_time / (DAY_NS / 24) - 17_532 * 24, seen_first, "{} {timeframe}", bars.display());
     }
 }
 
