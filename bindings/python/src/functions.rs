@@ -67,11 +67,11 @@ impl PythonFunctions {
     }
 }
 
-/// Instrument, timeframe, its length in nanoseconds, the clock of bins, and the columns of bars.
-fn arguments<'py>(
-    py: Python<'py>,
-    call: &FunctionCall<'_>,
-) -> PyResult<(String, &'static str, i64, String, Bound<'py, PyDict>)> {
+/// Instrument, timeframe, its length and that of base bars in nanoseconds, the clock of bins, and
+/// the columns of bars.
+type Arguments<'py> = (String, &'static str, i64, i64, String, Bound<'py, PyDict>);
+
+fn arguments<'py>(py: Python<'py>, call: &FunctionCall<'_>) -> PyResult<Arguments<'py>> {
     let bars = call.bars;
     let columns = PyDict::new(py);
     for (name, values) in named_columns(py, bars, call.columns.iter().map(String::as_str)) {
@@ -79,8 +79,8 @@ fn arguments<'py>(
     }
     columns.set_item("time", bytes(py, &bars.open_time))?;
     columns.set_item("close_time", bytes(py, &close_times(bars)))?;
-    let (timeframe, bins) = (bars.timeframe, call.bins.to_string());
-    Ok((call.instrument.to_owned(), timeframe.name(), timeframe.duration_ns(), bins, columns))
+    let (timeframe, base_ns, bins) = (bars.timeframe, call.base.duration_ns(), call.bins.to_string());
+    Ok((call.instrument.to_owned(), timeframe.name(), timeframe.duration_ns(), base_ns, bins, columns))
 }
 
 /// When each bar closes, in nanoseconds since 1970 UTC.

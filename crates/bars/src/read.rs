@@ -219,8 +219,8 @@ pub(crate) fn read_in<P: AsRef<Path>>(
             base: Some(timeframe),
             columns: Vec::new(),
             known_zones: BTreeMap::new(),
-            // One of both timeframes is shorter than a week.
-            weeks_are_sessions: false,
+            // Days have a bin by their dates. Those that close with later prices are refused.
+            beside: (timeframe > Timeframe::D1).then_some(base),
             ..options.clone().without_targets()
         };
         let can_be_own = timeframe > recording.bars.timeframe() && !timeframe.is_calendar_month();
@@ -287,10 +287,11 @@ fn read_sources(
     for source in &mut sources {
         warnings.extend(spread::in_units_of_the_price(source)?);
     }
-    let days = session_days(&sources, base, options);
+    let (days, beside_shorter) = (session_days(&sources, base), options.has_shorter(base));
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
-        let clock = RowClock { zone: &choice.zone, base, stamp_delay_ns, repeats: options.repeats, days };
+        let (zone, repeats) = (&choice.zone, options.repeats);
+        let clock = RowClock { zone, base, stamp_delay_ns, repeats, days, beside_shorter };
         pieces.push(FileBars::new(source, choice, clock, place)?);
     }
     warnings.extend(pieces.iter().filter_map(|piece| mixed_symbols(&piece.summary)));
@@ -472,11 +473,11 @@ fn require_bars(bars: &StoredBars, files: &[FileSummary]) -> Result<()> {
 }
 
 /// The days of the bars of a symbol, if they are daily, or those from which weekly ones begin.
-fn session_days(sources: &[BarFile], base: Timeframe, options: &ReadOptions) -> SessionDays {
+fn session_days(sources: &[BarFile], base: Timeframe) -> SessionDays {
     let opens = sources.iter().flat_map(|source| source.rows.stamps()).map(RowTime::ns);
     match base {
         Timeframe::D1 => SessionDays::told_by(opens),
-        Timeframe::W1 if options.weeks_are_sessions => SessionDays::told_by_weeks(opens),
+        Timeframe::W1 => SessionDays::told_by_weeks(opens),
         _ => SessionDays::AsStamped,
     }
 }

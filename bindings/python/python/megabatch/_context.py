@@ -16,6 +16,8 @@ from . import _features, _frames, _megabatch
 from ._display import log_note
 from .errors import DataError
 
+_DAY_NS = 86_400_000_000_000
+
 
 class Context:
     """Base bars of one other instrument, read as those of its file would be: by `read_by`, options of `ingest`, by name.
@@ -29,12 +31,19 @@ class Context:
         self._for_functions = for_functions
         with _frames.errors_named(symbol, f"context {symbol}"):
             bars, further = _frames.single_instrument(frame, symbol)
-            self._time_ns, self._base_ns, self._columns = self._read(bars, further, read_by)
+            self._table, warnings = self._read(bars, further, read_by)
+            self._beside_shorter = self._table
+            # Without timeframes no day or week opens before its time.
+            if self._table.base_ns >= _DAY_NS and "timeframes" in read_by:
+                beside_shorter = {name: value for name, value in read_by.items() if name != "timeframes"}
+                self._beside_shorter, _ = self._read(bars, further, beside_shorter)
+        for warning in warnings:
+            log_note(f"warning: context {symbol}: {warning}")
 
     def _read(
         self, bars: _frames.Bars, further: Sequence[str], read_by: Mapping[str, str]
-    ) -> tuple[npt.NDArray[np.int64], int, dict[str, npt.NDArray[np.float64]]]:
-        """Open times, the length of a bar, and columns. Columns that are not among `further` have a role."""
+    ) -> tuple[ContextTable, list[str]]:
+        """The bars, and doubts about them. Columns that are not among `further` have a role."""
         named = _megabatch.feature_columns(self._features)
         own = [name for name in further if _features.is_plain(name) and (self._for_functions or name in named)]
         columns = {name: values for name, values in bars.columns.items() if name not in further or name in own}
@@ -56,33 +65,52 @@ class Context:
                     # That file is gone.
                     error.fields["file"] = f"context {self.symbol}"
                 raise
-        for warning in warnings:
-            log_note(f"warning: context {self.symbol}: {written.remark(warning, path)}")
-        return np.frombuffer(time_ns, np.int64), base_ns, {name: np.frombuffer(values, np.float64) for name, values in found}
+        values_read = {name: np.frombuffer(values, np.float64) for name, values in found}
+        table = ContextTable(self.symbol, self._features, np.frombuffer(time_ns, np.int64), base_ns, values_read)
+        return table, [written.remark(warning, path) for warning in warnings]
+
+    def fingerprint(self) -> str:
+        """A hash of the bars."""
+        found = hashlib.sha256(self._table.time_ns.tobytes())
+        if not np.array_equal(self._beside_shorter.time_ns, self._table.time_ns):
+            found.update(self._beside_shorter.time_ns.tobytes())
+        for name, values in sorted(self._table.columns.items()):
+            found.update(name.encode() + values.tobytes())
+        return found.hexdigest()[:32]
+
+    def beside(self, base_ns: int) -> ContextTable:
+        """The bars beside base bars of a length. Days and weeks that are longer open no earlier than their time."""
+        return self._table if base_ns >= self._table.base_ns else self._beside_shorter
+
+
+@dataclasses.dataclass(frozen=True)
+class ContextTable:
+    """Base bars of another instrument in order of time."""
+
+    symbol: str
+    features: Sequence[str]
+    time_ns: npt.NDArray[np.int64]
+    """When they open."""
+    base_ns: int
+    """The length of a bar."""
+    columns: Mapping[str, npt.NDArray[np.float64]]
 
     @property
     def until_ns(self) -> int:
         """When the last bar closes."""
-        return int(self._time_ns[-1]) + self._base_ns
-
-    def fingerprint(self) -> str:
-        """A hash of the bars."""
-        found = hashlib.sha256(self._time_ns.tobytes())
-        for name, values in sorted(self._columns.items()):
-            found.update(name.encode() + values.tobytes())
-        return found.hexdigest()[:32]
+        return int(self.time_ns[-1]) + self.base_ns
 
     def bars(self, first_ns: int, until_ns: int, timeframe: str, bins: str) -> ContextBars:
         """The bars of a timeframe on the clock `bins` that open at `first_ns` or later and end by `until_ns`."""
-        own = slice(*np.searchsorted(self._time_ns, [first_ns, until_ns]))
+        own = slice(*np.searchsorted(self.time_ns, [first_ns, until_ns]))
         time_ns, close_ns, duration_ns, columns, features = _megabatch.context_bars(
             {
-                "time_ns": self._time_ns[own].tobytes(),
-                "columns": {name: values[own].tobytes() for name, values in self._columns.items()},
-                "base_ns": self._base_ns,
+                "time_ns": self.time_ns[own].tobytes(),
+                "columns": {name: values[own].tobytes() for name, values in self.columns.items()},
+                "base_ns": self.base_ns,
                 "timeframe": timeframe,
                 "bins": bins,
-                "features": self._features,
+                "features": self.features,
                 "until_ns": until_ns,
             }
         )

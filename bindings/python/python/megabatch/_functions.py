@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _arguments, _features, _frames
-from ._context import Context, ContextBars
+from ._context import Context, ContextBars, ContextTable
 from ._display import log_note
 from .errors import ConfigError, DataError
 
@@ -66,14 +66,14 @@ class Functions:
         }
 
     def features(
-        self, instrument: str, timeframe: str, duration_ns: int, bins: str, bars: Mapping[str, bytes]
+        self, instrument: str, timeframe: str, duration_ns: int, base_ns: int, bins: str, bars: Mapping[str, bytes]
     ) -> list[_Column]:
         """The columns of all features for bars of one timeframe, as the native part takes them."""
-        call = _Call(self._library, instrument, timeframe, duration_ns, bins, bars)
+        call = _Call(self._library, instrument, timeframe, duration_ns, base_ns, bins, bars)
         found = [own for name, function in self._features.items() for own in call.columns(function, name)[0]]
-        return [*found, *(column for own in self._context for column in self._context_columns(own, call))]
+        return [*found, *(column for own in self._context for column in self._context_columns(own.beside(call.base_ns), call))]
 
-    def _context_columns(self, context: Context, call: _Call) -> list[_Column]:
+    def _context_columns(self, context: ContextTable, call: _Call) -> list[_Column]:
         """The features of another instrument at each bar of a call. Its bars begin and end with those of the call, so
         that nothing else is seen where these end earlier."""
         if not len(call.open_ns):
@@ -92,7 +92,7 @@ class Functions:
         name_of = f"context {context.symbol}"
         return [_native(name_of, f"{context.symbol}.{name}", values) for name, values in looked_up.items()]
 
-    def _doubt_end(self, context: Context, bars: ContextBars, call: _Call) -> None:
+    def _doubt_end(self, context: ContextTable, bars: ContextBars, call: _Call) -> None:
         """Warns once if more bars come after those of another instrument than ever came between two of them."""
         before = call.close_ns <= context.until_ns
         place = (context.symbol, call.timeframe)
@@ -108,11 +108,11 @@ class Functions:
                 f"its last values; give newer bars of it"
             )
 
-    def _context_bars(self, context: Context, call: _Call, until_ns: int) -> tuple[ContextBars, _Arrays]:
+    def _context_bars(self, context: ContextTable, call: _Call, until_ns: int) -> tuple[ContextBars, _Arrays]:
         """The closed bars of another instrument from the first bar of a call to `until_ns`, and their features."""
         bars = context.bars(int(call.open_ns[0]), until_ns, call.timeframe, call.bins)
         columns = dict(bars.features)
-        own = _Call(self._library, context.symbol, call.timeframe, bars.duration_ns, call.bins, bars.given)
+        own = _Call(self._library, context.symbol, call.timeframe, bars.duration_ns, context.base_ns, call.bins, bars.given)
         for name, function in self._features.items():
             for _, column, values, _ in own.columns(function, name)[0]:
                 if column in columns:
@@ -126,11 +126,11 @@ class Functions:
         return bars, columns
 
     def targets(
-        self, instrument: str, timeframe: str, duration_ns: int, bins: str, bars: Mapping[str, bytes]
+        self, instrument: str, timeframe: str, duration_ns: int, base_ns: int, bins: str, bars: Mapping[str, bytes]
     ) -> tuple[list[_Column], _Column | None]:
         """The targets of base bars and the ends of their labels, as the native part takes them."""
         assert self._target is not None
-        call = _Call(self._library, instrument, timeframe, duration_ns, bins, bars)
+        call = _Call(self._library, instrument, timeframe, duration_ns, base_ns, bins, bars)
         return call.columns(self._target, _name(self._target), ends=True)
 
 
@@ -155,12 +155,19 @@ class _Call:
     """Bars with which functions are called."""
 
     def __init__(
-        self, library: str, instrument: str, timeframe: str, duration_ns: int, bins: str, bars: Mapping[str, bytes]
+        self,
+        library: str,
+        instrument: str,
+        timeframe: str,
+        duration_ns: int,
+        base_ns: int,
+        bins: str,
+        bars: Mapping[str, bytes],
     ) -> None:
         self._library = library
         self._place = (instrument, timeframe)
         self.timeframe = timeframe
-        self.duration_ns, self.bins = duration_ns, bins
+        self.duration_ns, self.base_ns, self.bins = duration_ns, base_ns, bins
         self._given = {name: np.frombuffer(values, np.float64) for name, values in bars.items() if name not in _TIMES}
         self._times = {name: np.frombuffer(bars[name], np.int64) for name in _TIMES}
         self.open_ns, self.close_ns = self._times["time"], self._times["close_time"]

@@ -41,12 +41,15 @@ pub(crate) struct RowClock<'a> {
     pub(crate) repeats: Repeats,
     /// Days of daily bars, and first days of weekly ones.
     pub(crate) days: SessionDays,
+    /// True if shorter bars stand beside: a day then tells no open before the stamp.
+    pub(crate) beside_shorter: bool,
 }
 
 impl RowClock<'_> {
     /// When a daily or weekly bar opens, in UTC, if its day tells it.
     fn session_open(&self, stamp: RowTime) -> Option<i64> {
-        self.days.open_time(stamp.ns() - self.stamp_delay_ns)
+        let open_time = self.days.open_time(stamp.ns() - self.stamp_delay_ns)?;
+        (!self.beside_shorter || open_time >= self.open_by_stamp(stamp)).then_some(open_time)
     }
 
     /// When the bar of a row opens, in UTC, where its time occurs once.
@@ -67,9 +70,11 @@ impl RowClock<'_> {
 
     /// When the first bar that is stamped so opens, in UTC.
     fn stamped_open(&self, stamp: RowTime) -> i64 {
-        if let Some(open_time) = self.session_open(stamp) {
-            return open_time;
-        }
+        self.session_open(stamp).unwrap_or_else(|| self.open_by_stamp(stamp))
+    }
+
+    /// The same, whatever the day tells.
+    fn open_by_stamp(&self, stamp: RowTime) -> i64 {
         let utc_ns = match stamp {
             RowTime::Utc(ns) => ns,
             RowTime::Wall(ns) => self.zone.utc_ns(ns),

@@ -16,6 +16,9 @@
 //! 2024-03-04 00:00 -05:00      the same
 //! 2024-03-03 23:00 +00:00      the same: Berlin's midnight
 //! ```
+//!
+//! Beside shorter bars, no day or week opens before its own time: it may have trades until a day or
+//! a week after that.
 
 use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS};
 

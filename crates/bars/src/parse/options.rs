@@ -66,10 +66,10 @@ pub struct ReadOptions {
     /// Longer timeframes whose files are read too where a symbol has files of shorter bars:
     /// [`SpooledRecording::own`](crate::SpooledRecording::own). Files of others are compared.
     pub own_bars: Vec<Timeframe>,
-    /// True if a weekly bar is of the week of its session, as a daily one is of its day: it opens
-    /// at midnight UTC before the date that its time has on the clock of its exchange. Beside
-    /// shorter bars it must stay where its time is: it may have trades until then.
-    pub weeks_are_sessions: bool,
+    /// Timeframe of the shortest bars beside which these stand, if there are others. Days and weeks
+    /// open at midnight UTC before the date that their time has on the clock of their exchange.
+    /// Beside shorter bars that is no earlier than their time: they may have trades until then.
+    pub beside: Option<Timeframe>,
 }
 
 impl ReadOptions {
@@ -99,6 +99,11 @@ impl ReadOptions {
     /// Number of further columns that may be without a value.
     pub(crate) fn targets(&self) -> usize {
         self.target_columns.len() + usize::from(self.label_end_column.is_some())
+    }
+
+    /// True if bars of `base` stand beside shorter ones.
+    pub(crate) fn has_shorter(&self, base: Timeframe) -> bool {
+        self.beside.is_some_and(|shortest| shortest < base)
     }
 
     /// The symbol whose bars a file holds: the one that is stated, or what its name stands for.

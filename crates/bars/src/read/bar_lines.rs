@@ -501,11 +501,7 @@ impl BarLines {
 
     /// When a daily or weekly bar opens that follows bars of sessions, which open at midnights.
     fn session_open(&self, open: i64) -> Option<i64> {
-        let has_sessions = match self.base {
-            Timeframe::D1 => true,
-            Timeframe::W1 => self.options.weeks_are_sessions,
-            _ => false,
-        };
+        let has_sessions = matches!(self.base, Timeframe::D1 | Timeframe::W1);
         let are_sessions = has_sessions && self.known_until.is_some_and(|known| known % DAY_NS == 0);
         SessionDays::for_one(open).open_time(open).filter(|_| are_sessions)
     }

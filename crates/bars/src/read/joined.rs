@@ -58,7 +58,8 @@ impl RowLines<'_> {
         spread::in_units_of_the_price(&mut source)?;
         let (zone, repeats) = (&self.zones[file], self.options.repeats);
         let RowLines { base, stamp_delay_ns, days, .. } = *self;
-        let clock = RowClock { zone, base, stamp_delay_ns, repeats, days };
+        let beside_shorter = self.options.has_shorter(base);
+        let clock = RowClock { zone, base, stamp_delay_ns, repeats, days, beside_shorter };
         let mut line = 0;
         in_order(&source.rows, clock, &mut source.ledger, self.place.rows(), |row, bar| {
             if bar.open_time == open_time {

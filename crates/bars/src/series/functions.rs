@@ -63,6 +63,8 @@ pub trait BarFunctions: Sync {
 pub struct FunctionCall<'a> {
     /// The instrument.
     pub instrument: &'a str,
+    /// Timeframe of its base bars.
+    pub base: Timeframe,
     /// The bars, which have closed.
     pub bars: &'a Bars,
     /// Names of the further columns of the bars.
@@ -188,6 +190,11 @@ impl FunctionBars {
         &self.instrument
     }
 
+    /// Timeframe of the base bars.
+    pub(crate) fn base(&self) -> Timeframe {
+        self.base.timeframe
+    }
+
     /// Clock of the bins of the series.
     pub(crate) fn clock(&self) -> &BinClock {
         &self.clock
@@ -219,13 +226,20 @@ impl FunctionBars {
 
     /// The call of a function of targets with `bars`.
     pub(crate) fn base_call<'a>(&'a self, bars: &'a Bars) -> FunctionCall<'a> {
-        FunctionCall { instrument: &self.instrument, bars, columns: &self.columns, bins: &self.clock }
+        FunctionCall {
+            instrument: &self.instrument,
+            base: self.base.timeframe,
+            bars,
+            columns: &self.columns,
+            bins: &self.clock,
+        }
     }
 
     /// The call of functions for each timeframe, shortest first.
     pub(crate) fn calls(&self) -> impl ExactSizeIterator<Item = FunctionCall<'_>> {
         self.timeframes.iter().map(|bins| FunctionCall {
             instrument: &self.instrument,
+            base: self.base.timeframe,
             bars: &bins.bars,
             columns: &self.columns,
             bins: &self.clock,

@@ -448,8 +448,36 @@ fn days_that_begin_at_an_hour_and_weeks_keep_a_time_of_day() {
     let opens = recording_of(&(0..60).map(coin).collect::<String>()).bars.open_time;
     assert_eq!((opens[58] % DAY_NS, opens[59] % DAY_NS), (22 * 60 * MINUTE_NS, 10 * 60 * MINUTE_NS));
     let week = |k: usize| format!("{} {},1,2,1,2,3\n", date(7 * k), if k == 8 { "15:30" } else { "00:00" });
-    let bars = recording_of(&(0..9).map(week).collect::<String>()).bars;
+    let weeks: String = (0..9).map(week).collect();
+    let bars = read_texts(&[("AAPL.csv", &weeks)], &beside(Timeframe::D1)).unwrap().bars;
     assert_eq!((bars.timeframe, bars.open_time[8] % DAY_NS), (Timeframe::W1, (15 * 60 + 30) * MINUTE_NS));
+}
+
+/// Options for bars beside shorter ones.
+fn beside(shortest: Timeframe) -> ReadOptions {
+    ReadOptions { beside: Some(shortest), ..ReadOptions::default() }
+}
+
+/// Days that begin after midnight UTC ended hours before they had.
+#[test]
+fn a_day_beside_shorter_bars_opens_no_earlier_than_its_time() {
+    let new_york = share(&|_, day| format!("{} 00:00:00-05:00", date(day)));
+    let tokyo = share(&|_, day| format!("{} 15:00:00+00:00", date_before(day)));
+    let dates = share(&|_, day| date(day));
+    for (text, zone, hours) in [
+        (&new_york, None, 5),
+        (&tokyo, None, 0),
+        (&dates, None, 0),
+        (&dates, Some("America/New_York"), 5),
+        (&dates, Some("Asia/Tokyo"), 0),
+    ] {
+        for (beside, hours) in [(None, 0), (Some(Timeframe::D1), 0), (Some(Timeframe::H1), hours)] {
+            let zone = zone.map(|zone| zone.parse().unwrap());
+            let options = ReadOptions { beside, zone, ..ReadOptions::default() };
+            let bars = read_texts(&[("AAPL.csv", text)], &options).unwrap().bars;
+            assert_eq!(bars.open_time[0], MONDAY_NS + hours * 60 * MINUTE_NS, "{beside:?} {text}");
+        }
+    }
 }
 
 /// Weeks of New York were warned of at changes of its clock, and those without a zone closed hours
@@ -463,18 +491,17 @@ fn a_weekly_bar_is_of_its_week() {
     let new_york = rows(&|day| format!("{} 00:00:00-0{}:00", date(day), if (70..308).contains(&day) { 4 } else { 5 }));
     let berlin =
         rows(&|day| format!("{} {}:00:00+00:00", date_before(day), if (91..301).contains(&day) { 22 } else { 23 }));
-    let sessions = ReadOptions { weeks_are_sessions: true, ..ReadOptions::default() };
     let opens: Vec<i64> = (0..50).map(|week| MONDAY_NS + 7 * week * DAY_NS).collect();
     for text in [&rows(&date), &new_york, &berlin] {
-        let Recording { bars, summary, .. } = read_texts(&[("AAPL.csv", text)], &sessions).unwrap();
+        let Recording { bars, summary, .. } = read_texts(&[("AAPL.csv", text)], &ReadOptions::default()).unwrap();
         assert_eq!((bars.timeframe, &bars.open_time), (Timeframe::W1, &opens), "{text}");
         assert!(summary.warnings.iter().all(|warning| !warning.contains("before the W1")), "{:?}", summary.warnings);
     }
-    // Beside shorter bars it is where its time is.
-    let recording = recording_of(&new_york);
+    // Beside shorter bars it opens no earlier than its time.
+    let recording = read_texts(&[("AAPL.csv", &new_york)], &beside(Timeframe::D1)).unwrap();
     assert_eq!(recording.bars.open_time[0], MONDAY_NS + 5 * 60 * MINUTE_NS);
     assert!(recording.summary.warnings.iter().all(|warning| !warning.contains("before the W1")));
-    let own_weeks = ReadOptions { own_bars: vec![Timeframe::W1], ..sessions };
+    let own_weeks = ReadOptions { own_bars: vec![Timeframe::W1], ..ReadOptions::default() };
     let days = share(&|_, day| date(day));
     let own = read_texts(&[("AAPL_D1.csv", &days), ("AAPL_W1.csv", &new_york)], &own_weeks).unwrap().summary.own;
     assert_eq!(own[0].summary.first_open_time, MONDAY_NS + 5 * 60 * MINUTE_NS);

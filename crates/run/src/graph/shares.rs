@@ -25,7 +25,6 @@ pub(super) fn with_shares(
     let reading = ReadOptions {
         on_error: options.on_error(),
         symbol_pattern: options.symbol_pattern.clone(),
-        weeks_are_sessions: true,
         ..ReadOptions::default()
     };
     let shares = read_all(&files, &reading)?;

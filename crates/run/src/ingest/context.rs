@@ -10,7 +10,7 @@ use megabatch_bars::{
 };
 use xxhash_rust::xxh3::Xxh3;
 
-use super::recipe::{Calendar, ContextFile, FeatureList, PipSizes, Recipe, StreamedRecordings};
+use super::recipe::{Calendar, ContextFile, FeatureList, PipSizes, Recipe, StreamedRecordings, Windows};
 use super::spool::SpoolFolder;
 use crate::error::{Context as _, Error, Result};
 use crate::host::Host;
@@ -31,13 +31,16 @@ struct ContextInstrument {
 }
 
 impl ContextInstruments {
-    /// Reads the files of `recipe`, by its rules for rows.
+    /// Reads the files of `recipe`, by its rules for rows. They stand beside the bars `main`: days
+    /// and weeks that are longer open no earlier than their time.
     ///
     /// # Errors
     /// Errors of reading, which name the instrument.
-    pub(super) fn read(recipe: &Recipe, folder: &SpoolFolder, host: &Host<'_>) -> Result<Self> {
+    pub(super) fn read(recipe: &Recipe, main: &[SpooledBars], folder: &SpoolFolder, host: &Host<'_>) -> Result<Self> {
+        let timeframes = Windows(main.iter().map(|bars| (bars.timeframe(), 1)).collect());
+        let reading = Recipe { timeframes, ..recipe.clone() };
         let read = |file: &ContextFile| {
-            let instrument = ContextInstrument::read(recipe, file, folder, host);
+            let instrument = ContextInstrument::read(&reading, file, folder, host);
             instrument.with_context(|| format!("{CONTEXT}{}", file.symbol))
         };
         recipe.context.iter().map(read).collect::<Result<_>>().map(ContextInstruments)

@@ -267,7 +267,7 @@ impl Recipe {
             target_columns: self.lenient_columns(),
             label_end_column: self.label_end.clone().filter(|_| !self.target.is_function()),
             own_bars: self.own_timeframes(),
-            weeks_are_sessions: self.timeframes.0.iter().all(|&(timeframe, _)| timeframe >= Timeframe::W1),
+            beside: self.timeframes.0.iter().map(|&(timeframe, _)| timeframe).min(),
         }
     }
 

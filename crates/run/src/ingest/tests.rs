@@ -15,7 +15,7 @@ use super::*;
 use crate::adapters::series::Origin;
 use crate::error::{Kind, Result};
 use crate::host::{Cancel, Host, Observer, Progress, Silent, Work};
-use crate::text::Duration;
+use crate::text::{DAY_NS, Duration};
 
 /// Writes the series of all bars in memory: the oracle.
 fn ingest_in_memory(recipe: &Recipe, out: &Path) -> Result<()> {
@@ -500,6 +500,69 @@ fn a_day_of_a_context_that_carries_a_time_of_day_is_that_of_its_date() {
     }
 }
 
+/// Days and weeks of a context that end at New York's midnights were seen five hours before that,
+/// beside shorter bars.
+#[test]
+fn a_day_or_a_week_of_a_context_is_seen_once_it_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    // Monday 2018-01-01.
+    let date = |day: usize| crate::text::utc((17_532 + day as i64) * DAY_NS)[..10].to_owned();
+    let write = |name: &str, rows: Vec<(String, usize)>| -> PathBuf {
+        let line = |(time, close): (String, usize)| format!("{time},{close},{},{},{close},9\n", close + 1, close - 1);
+        let path = folder.path().join(name);
+        let lines: String = rows.into_iter().map(line).collect();
+        fs::write(&path, format!("date,open,high,low,close,volume\n{lines}")).unwrap();
+        path
+    };
+    let price = |k: usize| 100 + k * 7 % 11;
+    let weekday = |k: usize| k / 5 * 7 + k % 5;
+    let hours = (0..40 * 120).map(|k| (format!("{} {:02}:00", date(weekday(k / 24)), k % 24), price(k)));
+    let hours = write("AAA.csv", hours.collect());
+    let days = write("BBB.csv", (0..40 * 5).map(|k| (date(weekday(k)), price(k))).collect());
+    let weeks = write("CCC.csv", (0..40).map(|k| (date(7 * k), price(k))).collect());
+    // The bar at place 20 is another one: of Monday 2018-01-29, or of the week from day 140 on.
+    let context = |name: &str, count: usize, day: &dyn Fn(usize) -> usize| -> [PathBuf; 2] {
+        [0, 50].map(|more| {
+            let close = |k: usize| price(k) + if k == 20 { more } else { 0 };
+            let rows = (0..count).map(|k| (format!("{} 00:00:00-05:00", date(day(k))), close(k)));
+            write(&format!("{name}{more}.csv"), rows.collect())
+        })
+    };
+    let (context_days, context_weeks) = (context("SPYD", 40 * 5, &weekday), context("SPYW", 40, &|k| 7 * k));
+    let rows = |bars: &Path, path: &Path, timeframe: &str| -> Vec<(i64, Vec<u32>)> {
+        let recipe = Recipe {
+            bars: vec![bars.to_owned()],
+            context: vec![ContextFile { symbol: "SPY".to_owned(), path: path.to_owned() }],
+            timeframes: windows(&format!("{timeframe}:2")),
+            features: "log_return".parse().unwrap(),
+            target: TargetKind::LogReturn,
+            horizon: 1,
+            scaling: Scaling::None,
+            ..Recipe::default()
+        };
+        let out = folder.path().join("series.h5");
+        ingest(&recipe, &out, &Host::silent()).unwrap();
+        let series = SeriesFile::open(&out, &Device::cpu().scope("test")).unwrap().read().unwrap();
+        let own = &series.timeframes[0];
+        let row = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect();
+        own.close_time.iter().copied().zip(own.values.chunks_exact(own.feature_names.len()).map(row)).collect()
+    };
+    // Hours from Monday 2018-01-01 on.
+    for (bars, [path, other], timeframe, seen_first) in [
+        (&hours, &context_days, "H1", 29 * 24 + 5),
+        (&hours, &context_days, "D1", 30 * 24),
+        (&days, &context_days, "D1", 29 * 24),
+        (&hours, &context_weeks, "W1", 22 * 7 * 24),
+        (&days, &context_weeks, "W1", 22 * 7 * 24),
+        (&weeks, &context_weeks, "W1", 21 * 7 * 24),
+    ] {
+        let (as_it_was, changed) = (rows(bars, path, timeframe), rows(bars, other, timeframe));
+        let differs = as_it_was.iter().zip(&changed).find(|(one, other)| one != other);
+        let (close_time, _) = differs.expect("the context is seen").0;
+        assert_eq!(close_time / (DAY_NS / 24) - 17_532 * 24, seen_first, "{} {timeframe}", bars.display());
+    }
+}
+
 /// EURUSD in points (129613.0) gave errors of 5,270,000 "pips".
 #[test]
 fn prices_that_are_no_multiple_of_the_known_pip_are_refused() {
@@ -531,6 +594,31 @@ fn prices_that_are_no_multiple_of_the_known_pip_are_refused() {
     let returns =
         Recipe { target: TargetKind::LogReturn, features: FeatureList(vec![Feature::LogReturn]), ..recipe(&points) };
     ingest(&returns, &out, &Host::silent()).unwrap();
+}
+
+/// A size for a symbol that was left out was taken for that of a misspelled one.
+#[test]
+fn a_pip_size_of_a_symbol_that_is_left_out_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let (eur, chf) = (bars(folder.path(), "EURUSD.csv", 3, 1, &[]), folder.path().join("CHFUSD.csv"));
+    fs::write(&chf, "nothing\n").unwrap();
+    let ingested = |sizes: &str| {
+        let recipe = Recipe {
+            bars: vec![eur.clone(), chf.clone()],
+            pip_size: Some(sizes.parse().unwrap()),
+            on_error: OnError::Skip,
+            timeframes: windows("M1:30,M5:6"),
+            horizon: 5,
+            ..Recipe::default()
+        };
+        ingest(&recipe, &folder.path().join("out.h5"), &Host::silent())
+    };
+    let report = ingested("EURUSD=0.0001,CHFUSD=0.0001").unwrap();
+    assert_eq!(report.json["source"]["left_out"][0]["symbol"], "CHFUSD");
+    let error = ingested("EURUSD=0.0001,CHFUSX=0.0001").unwrap_err();
+    assert_eq!(error.kind(), Kind::Usage);
+    let error = error.to_string();
+    assert!(error.contains("no bars are of the symbol CHFUSX; there are EURUSD"), "{error}");
 }
 
 /// Asks for the end at the n-th look.

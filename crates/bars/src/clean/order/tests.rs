@@ -8,7 +8,8 @@ use crate::error::row_error::OnError;
 use crate::time::timestamp::{DAY_NS, DateStyle, HOUR_NS, MINUTE_NS, parse_stamp};
 
 fn clock(zone: &Zone) -> RowClock<'_> {
-    RowClock { zone, base: Timeframe::M1, stamp_delay_ns: 0, repeats: Repeats::Refuse, days: SessionDays::AsStamped }
+    let (base, repeats, days) = (Timeframe::M1, Repeats::Refuse, SessionDays::AsStamped);
+    RowClock { zone, base, stamp_delay_ns: 0, repeats, days, beside_shorter: false }
 }
 
 fn ledger(on_error: OnError) -> RowLedger {

@@ -185,7 +185,7 @@ fn a_day_that_carries_a_time_of_day_is_that_of_its_date() {
 #[test]
 fn a_weekly_bar_is_of_its_week() {
     let known = 17_532 * DAY_NS; // Monday 2018-01-01
-    let options = ReadOptions { weeks_are_sessions: true, ..in_zone("America/New_York") };
+    let options = in_zone("America/New_York");
     for stamp in ["2018-01-08", "2018-01-07 23:00:00+00:00", "2018-01-08 00:00:00-05:00"] {
         let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::W1, Some(known));
         let bars = lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap();

@@ -33,7 +33,7 @@ impl Recordings {
 impl Recipe {
     /// Finds the pip size of each instrument from its `bars`.
     pub(super) fn with_pip_sizes(&self, universe: Universe, bars: &[&dyn BarSource]) -> Result<Recordings> {
-        self.require_known_symbols(&universe.recordings)?;
+        self.require_known_symbols(&universe)?;
         self.require_known_sizes(&universe.recordings)?;
         let sizes = universe.recordings.iter().zip(bars).map(|(recording, bars)| {
             let size = self.pip_size_of(&recording.symbol)?;
@@ -55,11 +55,13 @@ impl Recipe {
         by_symbol(&files, |path| options.symbols_of(path)).unwrap_or_default()
     }
 
-    /// Refuses a size for an unknown symbol: it is probably misspelled.
-    fn require_known_symbols(&self, recordings: &[Recording]) -> Result<()> {
+    /// Refuses a size for an unknown symbol: it is probably misspelled. One that was left out is
+    /// known.
+    fn require_known_symbols(&self, universe: &Universe) -> Result<()> {
         let Some(PipSizes::BySymbol(sizes)) = &self.pip_size else { return Ok(()) };
-        let symbols: Vec<&str> = recordings.iter().map(|recording| recording.symbol.as_str()).collect();
-        match sizes.keys().find(|symbol| !symbols.contains(&symbol.as_str())) {
+        let symbols: Vec<&str> = universe.recordings.iter().map(|recording| recording.symbol.as_str()).collect();
+        let is_left_out = |symbol: &str| universe.excluded.iter().any(|excluded| excluded.symbol == symbol);
+        match sizes.keys().find(|symbol| !symbols.contains(&symbol.as_str()) && !is_left_out(symbol.as_str())) {
             None => Ok(()),
             Some(unknown) => Err(Error::usage(format!(
                 "--pip-size: no bars are of the symbol {unknown}; there are {}",

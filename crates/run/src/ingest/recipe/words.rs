@@ -9,8 +9,8 @@ use super::{Bins, Calendar, Recipe, column_name, symbol_name};
 /// Words of a choice, each with its value.
 type Words<T, const N: usize> = [(&'static str, T); N];
 
-/// Options by which rows are read. Weekly bars are of their session's week where no timeframe is
-/// shorter.
+/// Options by which rows are read. Days and weeks that are longer than the shortest timeframe open
+/// no earlier than their time; without timeframes none does.
 const READING: [&str; 6] = ["zone", "time", "prices", "on-error", "repeats", "timeframes"];
 
 const TIME: Words<StampedAt, 2> = [("open", StampedAt::Open), ("close", StampedAt::Close)];
