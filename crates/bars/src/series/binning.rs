@@ -58,19 +58,27 @@ impl Binning {
     ///
     /// # Errors
     /// [`Error::Straddles`].
-    pub(crate) fn push(&mut self, bar: &Bar, mut take: impl FnMut(Bar)) -> Result<()> {
+    pub(crate) fn push(&mut self, bar: &Bar, take: impl FnMut(Bar)) -> Result<()> {
+        if self.timeframe != self.base {
+            self.enter_bin(bar.open_time);
+            if bar.open_time + self.base.duration_ns() > self.bin.end {
+                return Err(straddles(self.timeframe, self.base, &self.clock, bar.open_time));
+            }
+        }
+        self.push_by_close(bar, take);
+        Ok(())
+    }
+
+    /// Takes the next base bar as [`Binning::push`] does. A bar that lies in two bins is of the one
+    /// in which it closes.
+    pub(crate) fn push_by_close(&mut self, bar: &Bar, mut take: impl FnMut(Bar)) {
         if self.timeframe == self.base {
             take(bar.clone());
-            return Ok(());
+            return;
         }
         let close_time = bar.open_time + self.base.duration_ns();
-        if !self.bin.contains(&bar.open_time) {
-            self.bin = self.clock.bin(self.timeframe, bar.open_time);
-        }
+        self.enter_bin(close_time - 1);
         let Range { start: open_time, end } = self.bin;
-        if close_time > end {
-            return Err(straddles(self.timeframe, self.base, &self.clock, bar.open_time));
-        }
         if self.open.as_ref().is_some_and(|bin| bin.open_time != open_time) {
             self.close(&mut take);
         }
@@ -82,7 +90,13 @@ impl Binning {
         if close_time == end {
             self.close(&mut take);
         }
-        Ok(())
+    }
+
+    /// Makes the bin that holds `time` that of the last bar.
+    fn enter_bin(&mut self, time: i64) {
+        if !self.bin.contains(&time) {
+            self.bin = self.clock.bin(self.timeframe, time);
+        }
     }
 
     /// Hands the open bin to `take` if it ends by `time`: later bars are of other bins.

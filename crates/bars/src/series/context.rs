@@ -59,13 +59,13 @@ pub fn names_in_context(features: &[Feature]) -> Vec<&str> {
 }
 
 /// The bars of `timeframe` that end by `until`, in nanoseconds since 1970 UTC, made of the bars
-/// `base` on the clock `bins`, and their `features`. Base bars that are longer stay as they are.
-/// Columns among the features are the first columns of `base`; of its further ones a bar has the
-/// last value. Holes end nothing: features go on across them.
+/// `base` on the clock `bins`, and their `features`. Base bars that are longer stay as they are. A
+/// bar that lies in two bins, such as a day at New York's midnight in two months, is of the one in
+/// which it closes. Columns among the features are the first columns of `base`; of its further ones
+/// a bar has the last value. Holes end nothing: features go on across them.
 ///
 /// # Errors
-/// [`Error::NotAMultiple`](crate::Error::NotAMultiple) and
-/// [`Error::Straddles`](crate::Error::Straddles).
+/// [`Error::NotAMultiple`](crate::Error::NotAMultiple).
 ///
 /// # Panics
 /// For features in pips, and for columns of functions.
@@ -89,7 +89,7 @@ pub fn context_bars(
     let mut bar = Bar::default();
     for index in 0..closed {
         base.copy_into(index, &mut bar);
-        binning.push(&bar, |bin| bars.push(bin))?;
+        binning.push_by_close(&bar, |bin| bars.push(bin));
     }
     binning.close_by(until, |bin| bars.push(bin));
     let mut rows = Vec::new();
@@ -105,7 +105,7 @@ pub fn context_bars(
 mod tests {
     use super::*;
     use crate::series::column_feature::ColumnFeature;
-    use crate::time::timestamp::MINUTE_NS;
+    use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS};
 
     /// A bar a minute from minute 0 on, but for those of `missing`.
     fn minutes(count: i64, missing: &[i64]) -> Bars {
@@ -156,6 +156,28 @@ mod tests {
                 .unwrap();
         let close_times = [4, 5, 9, 10, 12].map(|minute| minute * MINUTE_NS);
         assert_eq!(context.last_closed(&close_times), [None, Some(0), Some(0), Some(1), Some(1)]);
+    }
+
+    /// Days at New York's midnights were refused beside windows of months.
+    #[test]
+    fn a_bar_that_lies_in_two_bins_is_of_the_one_in_which_it_closes() {
+        let mut days = Bars::with_capacity(Timeframe::D1, 0);
+        for day in 0..60 {
+            let (open_time, price) = (day * DAY_NS + 5 * HOUR_NS, 100.0 + day as f64);
+            let bar = Bar { open_time, open: price, high: price, low: price, close: price, ..Bar::default() };
+            days.push(Bar { volume: 1.0, ..bar });
+        }
+        let months = |until: i64| {
+            context_bars(&days, &[Feature::Body], Timeframe::MN1, &BinClock::default(), until).unwrap().bars
+        };
+        // From 1970-01-01 on: the day that begins on 31 January ends in February.
+        let found = months(61 * DAY_NS);
+        assert_eq!(found.open_time, [0, 31 * DAY_NS]);
+        assert_eq!((&found.open[..], &found.close[..]), (&[100.0, 130.0][..], &[129.0, 157.0][..]));
+        assert_eq!(found.volume, [30.0, 28.0]);
+        for (until, bins) in [(31 * DAY_NS - 1, 0), (31 * DAY_NS, 1), (59 * DAY_NS - 1, 1), (59 * DAY_NS, 2)] {
+            assert_eq!(months(until).close, &found.close[..bins], "{until}");
+        }
     }
 
     #[test]
