@@ -477,7 +477,8 @@ except KeyboardInterrupt:
         told = [line for line in log.output if "warning: context DXY: its bars end at" in line]
         self.assertEqual(len(told), 1, log.output)
         for wrong in (dollar.assign(close=dollar["low"]), dollar[:1500]):
-            with self.assertRaisesRegex(mb.DataError, r"column DXY\..* is .*, where the data have .*: give the functions and the bars"):
+            refused = r"column DXY\..* is .*, where the data have .*: give the functions .*; if these are they, ingest and train anew"
+            with self.assertRaisesRegex(mb.DataError, refused):
                 run.follow(coming, features=change, context={"DXY": wrong})
         # Its bars came later than those of the instrument: where the data had none yet, values are others.
         delayed = {"DXY": dollar[dollar["time"] < past["time"].iloc[-1] - pandas.Timedelta("20min")]}

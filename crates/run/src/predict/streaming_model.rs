@@ -343,7 +343,7 @@ impl StreamingModel {
                     let size = recorded.abs().max((recorded - center).abs());
                     if found.is_nan() || (found - recorded).abs() > tolerance + VALUE_TOLERANCE * size {
                         return Err(Error::data(format!(
-                            "{}: {}: column {} is {found} at the {} bar that closes at {}, where the data have {recorded}: give the functions and the bars of other instruments that it was made with",
+                            "{}: {}: column {} is {found} at the {} bar that closes at {}, where the data have {recorded}: give the functions and the bars of other instruments that it was made with; if these are they, ingest and train anew",
                             self.data.display(),
                             column.function,
                             column.name,
