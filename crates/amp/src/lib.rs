@@ -14,7 +14,7 @@ mod update;
 
 pub use accuracy::Accuracy;
 pub use error::{Error, Result};
-pub use gradients::{CheckedGradients, ElementIndex, FlatLayout, GradientFactors, unscale_and_check};
+pub use gradients::{CheckedGradients, ElementIndex, GradientFactors, unscale_and_check};
 pub use optimizer::{OptimizerSettings, Rule};
 pub use precision::{Precision, round_to};
 pub use quantized::QuantizedMatrix;
