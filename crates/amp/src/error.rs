@@ -49,18 +49,3 @@ impl Error {
         Error::Setting { setting, found: found.to_string(), expected }
     }
 }
-
-/// The first number of a step that was infinite or NaN.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FirstNonFinite {
-    /// Step, counted as the caller counts.
-    pub step: u64,
-    /// Layer that computed it.
-    pub layer: String,
-    /// Tensor in the layer.
-    pub tensor: String,
-    /// Index of the element in the tensor.
-    pub index: usize,
-    /// The element: an infinity or a NaN.
-    pub value: f64,
-}

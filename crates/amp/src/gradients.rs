@@ -14,7 +14,6 @@
 //! 3. Blocks of fixed size are added in 32 lanes, and their sums in order, so that threads and
 //!    vectors change no bit.
 
-use crate::scaler::Overflow;
 use crate::threads::{BLOCK, Threads};
 use megabatch_gpu_core::isa::{Isa, Loops};
 
@@ -72,8 +71,7 @@ impl CheckedGradients {
 }
 
 /// The first pass over `gradients`, a slice a tensor, of a loss that was multiplied by 1 /
-/// `inverse_scale`. Many tensors that lie in one piece may be one slice: [`FlatLayout::overflow`]
-/// finds the tensor of an element.
+/// `inverse_scale`. Many tensors that lie in one piece may be one slice.
 ///
 /// # Panics
 /// If `inverse_scale` is not a positive finite number.
@@ -114,49 +112,6 @@ impl Loops for SumOfSquares<'_> {
             *lane += f64::from(*g) * f64::from(*g);
         }
         lanes.iter().sum()
-    }
-}
-
-/// Names of tensors that lie one after another in one slice.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FlatLayout {
-    names: Vec<String>,
-    /// Ends of the tensors.
-    ends: Vec<usize>,
-}
-
-impl<N: Into<String>> FromIterator<(N, usize)> for FlatLayout {
-    /// The layout of tensors of these names and numbers of elements.
-    fn from_iter<I: IntoIterator<Item = (N, usize)>>(tensors: I) -> Self {
-        let mut layout = FlatLayout::default();
-        for (name, len) in tensors {
-            layout.ends.push(layout.len() + len);
-            layout.names.push(name.into());
-        }
-        layout
-    }
-}
-
-impl FlatLayout {
-    /// Number of elements of all tensors.
-    pub fn len(&self) -> usize {
-        self.ends.last().copied().unwrap_or(0)
-    }
-
-    /// True if there is no element.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The tensor that the element `index` of the slice belongs to, and the element's index there.
-    ///
-    /// # Panics
-    /// If there is no such element.
-    pub fn overflow(&self, index: usize) -> Overflow<'_> {
-        assert!(index < self.len(), "element {index} of {}", self.len());
-        let tensor = self.ends.partition_point(|&end| end <= index);
-        let start = if tensor == 0 { 0 } else { self.ends[tensor - 1] };
-        Overflow { tensor: &self.names[tensor], index: index - start }
     }
 }
 
@@ -254,15 +209,6 @@ mod tests {
             let factors = unscale_and_check(&[&[3.0 * 8.0], &[4.0 * 8.0]], 0.125, Threads::Caller).factors(clip);
             assert_eq!(factors, Some(GradientFactors { inverse_scale: 0.125, clip: expected as f32 }));
         }
-    }
-
-    #[test]
-    fn a_layout_finds_the_tensor_of_an_element() {
-        let layout: FlatLayout = [("a", 2), ("empty", 0), ("b", 3)].into_iter().collect();
-        let found: Vec<_> =
-            (0..layout.len()).map(|index| layout.overflow(index)).map(|o| (o.tensor, o.index)).collect();
-        assert_eq!(found, [("a", 0), ("a", 1), ("b", 0), ("b", 1), ("b", 2)]);
-        assert!(!layout.is_empty() && FlatLayout::default().is_empty());
     }
 
     proptest! {

@@ -13,12 +13,12 @@ mod trace;
 mod update;
 
 pub use accuracy::Accuracy;
-pub use error::{Error, FirstNonFinite, Result};
-pub use gradients::{CheckedGradients, ElementIndex, FlatLayout, GradientFactors, unscale_and_check};
+pub use error::{Error, Result};
+pub use gradients::{CheckedGradients, ElementIndex, GradientFactors, unscale_and_check};
 pub use optimizer::{OptimizerSettings, Rule};
 pub use precision::{Precision, round_to};
 pub use quantized::QuantizedMatrix;
 pub use scaler::{LossScaler, Overflow, ScaleChange, ScalerConfig, ScalerState};
 pub use threads::Threads;
-pub use trace::{NonFiniteTrace, first_non_finite};
+pub use trace::{FirstNonFinite, NonFiniteTrace, first_non_finite};
 pub use update::{Moments, OptimizerStep, ParameterTensor, update};

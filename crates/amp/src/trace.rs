@@ -1,6 +1,5 @@
 //! First non-finite numbers.
 
-use crate::error::FirstNonFinite;
 use megabatch_gpu_core::isa::{Isa, Loops};
 
 /// Numbers that are first checked together: few enough to be in the cache for the search that
@@ -33,29 +32,32 @@ impl Loops for Scan<'_> {
 ///
 /// It reads every tensor once more, so it is meant for a step that is repeated because a loss or a
 /// gradient was not finite.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct NonFiniteTrace {
-    step: u64,
     first: Option<FirstNonFinite>,
 }
 
-impl NonFiniteTrace {
-    /// The trace of a step.
-    pub fn new(step: u64) -> Self {
-        NonFiniteTrace { step, first: None }
-    }
+/// Place of the first number of a step that was infinite or NaN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstNonFinite {
+    /// Layer that computed it.
+    pub layer: String,
+    /// Tensor in the layer.
+    pub tensor: String,
+    /// Index of the element in the tensor.
+    pub index: usize,
+}
 
+impl NonFiniteTrace {
     /// Checks the next tensor, unless something was found already.
     pub fn look(&mut self, layer: &str, tensor: &str, values: &[f32]) {
         if self.first.is_some() {
             return;
         }
         self.first = first_non_finite(values).map(|index| FirstNonFinite {
-            step: self.step,
             layer: layer.to_owned(),
             tensor: tensor.to_owned(),
             index,
-            value: f64::from(values[index]),
         });
     }
 
@@ -88,18 +90,12 @@ mod tests {
 
     #[test]
     fn a_trace_keeps_where_the_trouble_began() {
-        let mut trace = NonFiniteTrace::new(41);
+        let mut trace = NonFiniteTrace::default();
         trace.look("lstm.M1", "gates", &[0.5, 1.0]);
         assert_eq!(trace.first(), None);
         trace.look("lstm.M1", "cell state", &[0.0, 1.0, f32::INFINITY, f32::NAN]);
         trace.look("head", "outputs", &[f32::NAN]);
-        let first = FirstNonFinite {
-            step: 41,
-            layer: "lstm.M1".to_owned(),
-            tensor: "cell state".to_owned(),
-            index: 2,
-            value: f64::INFINITY,
-        };
+        let first = FirstNonFinite { layer: "lstm.M1".to_owned(), tensor: "cell state".to_owned(), index: 2 };
         assert_eq!(trace.first(), Some(&first));
     }
 

@@ -124,9 +124,9 @@ pub enum MemoryShortage {
 }
 
 impl ChunkPlan {
-    /// The plan for windows: all of them stay where one chunk would hold them; or else chunks of
-    /// [`CHUNK_SHARE`] of the device's memory, less where the model leaves less, of whole batches,
-    /// ending with a chunk of the file where a common multiple fits.
+    /// The plan for windows: all of them stay where they fit in [`CHUNK_SHARE`] of the device's
+    /// memory, less where the model leaves less. Else the two chunks in memory share as much. They
+    /// are of whole batches, and end with a chunk of the file where a common multiple fits.
     ///
     /// Samples of a chunk are ⌊chunk bytes ÷ (Σ T·F·4 + K·4)⌋ before that alignment.
     ///
@@ -175,7 +175,7 @@ impl ChunkPlan {
 }
 
 impl PlanRequest<'_> {
-    /// Bytes for data: the memory that the model leaves, at most the share of a chunk.
+    /// Bytes for data: the memory that the model leaves, at most [`CHUNK_SHARE`] of all.
     fn capacity(&self, sample_bytes: u64) -> Result<u64, MemoryShortage> {
         let left = self.device_bytes.saturating_sub(self.model_bytes);
         let least_bytes = (sample_bytes * CHUNKS_IN_FLIGHT).min(self.resident_bytes);
@@ -218,5 +218,5 @@ fn least_common_multiple(a: usize, b: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests;
 
-/// Share of a device's memory that a chunk takes, where the model leaves as much.
+/// Share of a device's memory that its chunks take together, where the model leaves as much.
 pub const CHUNK_SHARE: f64 = 0.75;

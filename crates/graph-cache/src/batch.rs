@@ -82,15 +82,6 @@ impl<I: Index> BlockDiagonal<I> {
         Ok(())
     }
 
-    /// Sets the batch to the graphs with these keys.
-    ///
-    /// # Errors
-    /// [`Error::NoKey`](crate::Error::NoKey), and as [`BlockDiagonal::set`].
-    pub fn set_keys(&mut self, keys: &[impl AsRef<str>]) -> Result<()> {
-        let graphs: Vec<usize> = keys.iter().map(|key| self.file.index_of(key.as_ref())).collect::<Result<_>>()?;
-        self.set(&graphs)
-    }
-
     /// The file of the graphs.
     pub fn file(&self) -> &GraphFile {
         &self.file

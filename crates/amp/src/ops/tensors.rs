@@ -39,8 +39,7 @@ pub(super) struct TensorChunk {
 
 impl ChunkedTensors {
     /// Tensors of these elements of each buffer, in `scope`. What lies between them stays as it is.
-    /// Tensors that lie in one piece may be one range:
-    /// [`FlatLayout::overflow`](crate::FlatLayout::overflow) finds the tensor of an element.
+    /// Tensors that lie in one piece may be one range.
     ///
     /// # Errors
     /// Errors of [`Buffer::zeros`].

@@ -2,7 +2,7 @@
 //!
 //! A dataset that lies in its file in one of the usual forms is read past the HDF5 library, which
 //! runs under one lock: its place in the file, or the index of its chunks, is asked of the library
-//! once ([`placement`]); from then on rows are positional reads ([`positional`]) or chunks decoded
+//! once ([`read_path`]); from then on rows are positional reads ([`positional`]) or chunks decoded
 //! here ([`chunks`]), over several threads. All else goes through the library ([`library`]).
 
 mod access;

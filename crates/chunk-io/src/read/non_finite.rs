@@ -1,8 +1,5 @@
-use serde::Serialize;
-
 /// Treatment of NaN and infinities in windows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NonFinite {
     /// Returned as they are, unchecked.
     #[default]

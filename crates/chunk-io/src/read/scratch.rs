@@ -15,6 +15,6 @@ impl Default for ThreadBuffers {
 
 impl std::fmt::Debug for ThreadBuffers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scratch").finish_non_exhaustive()
+        f.debug_struct("ThreadBuffers").finish_non_exhaustive()
     }
 }

@@ -45,7 +45,7 @@ impl Gpu {
     pub(crate) fn zero_block(&self, address: u64, bytes: usize) -> Result<()> {
         // SAFETY: the block is live. It stays mapped until the work is done, also if it is freed
         // before: unmapping waits.
-        self.on_default(|queue| unsafe { queue.fill(MemoryRegion { address, bytes }, 0) })
+        self.on_default(|queue| unsafe { queue.zero(MemoryRegion { address, bytes }) })
     }
 
     /// Writes to a live block, and waits until it is done.

@@ -107,7 +107,10 @@ impl Captures {
                     return self.launch(kept);
                 }
                 None if self.is_to_be_captured(digest, work.len()) => match self.capture(&work) {
-                    Ok(capture) => return self.launch(KeptCapture { digest, work, capture }),
+                    Ok(capture) => {
+                        self.made += 1;
+                        return self.launch(KeptCapture { digest, work, capture });
+                    }
                     Err(fault) => self.refusal = self.context.as_ref().map(|context| context.error(fault)),
                 },
                 None => {}
@@ -147,7 +150,6 @@ impl Captures {
     /// # Safety
     /// As [`Capture::new`].
     unsafe fn capture(&mut self, work: &[GpuCommand]) -> Result<Capture, DriverFault> {
-        self.made += 1;
         let recorder = match &mut self.recorder {
             Some(recorder) => recorder,
             none => none.insert(CaptureStream::new(self.context.as_ref().expect("work is of a GPU"))?),

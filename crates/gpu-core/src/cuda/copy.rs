@@ -61,13 +61,13 @@ impl StreamQueue<'_> {
         unsafe { self.submit_unless_empty(GpuCommand::Copy { src, dst }, dst) }
     }
 
-    /// Sets every byte to `value`.
+    /// Sets every byte to zero.
     ///
     /// # Safety
     /// The range is allocated for as long as it takes.
-    pub(crate) unsafe fn fill(self, dst: MemoryRegion, value: u8) -> Result<(), DriverFault> {
+    pub(crate) unsafe fn zero(self, dst: MemoryRegion) -> Result<(), DriverFault> {
         // SAFETY: as the caller promised.
-        unsafe { self.submit_unless_empty(GpuCommand::Fill { dst, value }, dst) }
+        unsafe { self.submit_unless_empty(GpuCommand::Zero { dst }, dst) }
     }
 
     /// # Safety

@@ -29,9 +29,8 @@ pub(super) enum GpuCommand {
         src: u64,
         dst: MemoryRegion,
     },
-    Fill {
+    Zero {
         dst: MemoryRegion,
-        value: u8,
     },
     /// By a library, whose launches nobody here sees: a plan launches the same for the same
     /// addresses.
@@ -60,10 +59,10 @@ impl GpuCommand {
                 let operands = format_args!("{address:#x}, {bytes} bytes, from {src:#x}, stream {}", id.0);
                 checked("cuMemcpyDtoDAsync", operands, code)
             }
-            GpuCommand::Fill { dst: MemoryRegion { address, bytes }, value } => {
+            GpuCommand::Zero { dst: MemoryRegion { address, bytes } } => {
                 // SAFETY: as the caller promised.
-                let code = unsafe { sys::cuMemsetD8Async(*address, *value, *bytes, stream) };
-                let operands = format_args!("{address:#x}, {bytes} bytes, value {value}, stream {}", id.0);
+                let code = unsafe { sys::cuMemsetD8Async(*address, 0, *bytes, stream) };
+                let operands = format_args!("{address:#x}, {bytes} bytes, value 0, stream {}", id.0);
                 checked("cuMemsetD8Async", operands, code)
             }
             // SAFETY: as the caller promised.
@@ -77,7 +76,7 @@ impl GpuCommand {
             (GpuCommand::Kernel { entry, grid, .. }, GpuCommand::Kernel { entry: other, grid: other_grid, .. }) => {
                 entry.function == other.function && grid.cooperative == other_grid.cooperative
             }
-            (GpuCommand::Copy { .. }, GpuCommand::Copy { .. }) | (GpuCommand::Fill { .. }, GpuCommand::Fill { .. }) => {
+            (GpuCommand::Copy { .. }, GpuCommand::Copy { .. }) | (GpuCommand::Zero { .. }, GpuCommand::Zero { .. }) => {
                 true
             }
             (GpuCommand::Product { plan, .. }, GpuCommand::Product { plan: other, .. }) => Arc::ptr_eq(plan, other),
@@ -93,7 +92,7 @@ impl PartialEq for GpuCommand {
                 (entry.function, grid, arguments) == (e.function, g, a)
             }
             (GpuCommand::Copy { src, dst }, GpuCommand::Copy { src: f, dst: t }) => (src, dst) == (f, t),
-            (GpuCommand::Fill { dst, value }, GpuCommand::Fill { dst: t, value: v }) => (dst, value) == (t, v),
+            (GpuCommand::Zero { dst }, GpuCommand::Zero { dst: t }) => dst == t,
             (GpuCommand::Product { plan, addresses }, GpuCommand::Product { plan: p, addresses: a }) => {
                 Arc::ptr_eq(plan, p) && addresses == a
             }
@@ -109,7 +108,7 @@ impl Hash for GpuCommand {
         match self {
             GpuCommand::Kernel { entry, grid, arguments } => (entry.function, grid, arguments).hash(state),
             GpuCommand::Copy { src, dst } => (src, dst).hash(state),
-            GpuCommand::Fill { dst, value } => (dst, value).hash(state),
+            GpuCommand::Zero { dst } => dst.hash(state),
             GpuCommand::Product { plan, addresses } => (Arc::as_ptr(plan), addresses).hash(state),
         }
     }

@@ -45,10 +45,9 @@ proptest! {
 fn a_batch_that_cannot_be_set_is_what_it_was() {
     let (_, file) = file();
     let mut batch = BlockDiagonal::<u32>::new(file);
-    batch.set_keys(&["day 3", "day 1"]).unwrap();
+    batch.set(&[3, 1]).unwrap();
     let before = (batch.graphs().to_vec(), batch.node_offsets().to_vec(), batch.edge_offsets().to_vec());
     assert!(matches!(batch.set(&[0, 20]), Err(Error::NoGraph { index: 20, .. })));
-    assert!(matches!(batch.set_keys(&["day 0", "night"]), Err(Error::NoKey { .. })));
     let after = (batch.graphs().to_vec(), batch.node_offsets().to_vec(), batch.edge_offsets().to_vec());
     assert_eq!(after, before);
     assert_eq!(before.0, [3, 1]);

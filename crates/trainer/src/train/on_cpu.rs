@@ -113,7 +113,7 @@ impl CpuBackend {
 pub(super) fn locate_non_finite(
     engine: &mut Engine,
     carried: Option<&Carried>,
-    StepInputs { model, parameters, step, .. }: StepInputs<'_>,
+    StepInputs { model, parameters, .. }: StepInputs<'_>,
     batch: &BatchView<'_>,
     objective: Objective,
     gradient: Option<(String, usize)>,
@@ -121,7 +121,7 @@ pub(super) fn locate_non_finite(
     if let Some(first) = batch.first_non_finite() {
         return Some(first);
     }
-    let mut trace = NonFiniteTrace::new(step);
+    let mut trace = NonFiniteTrace::default();
     parameters.tensors().for_each(|(name, _, values)| trace.look("", name, values));
     if trace.first().is_none() {
         engine.trace(model, parameters, batch, carried, objective, &mut trace);
