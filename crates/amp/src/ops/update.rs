@@ -17,9 +17,6 @@ const PTX: &str = megabatch_gpu_core::ptx!("update");
 /// Blocks that share a chunk: that of update.cu.
 const PIECES: usize = 4;
 
-/// Address of the copy of the weights in 16 bits, which the kernels in f32 do not write.
-const NO_COPY: u64 = 0;
-
 /// Tensors that an update reads and writes. All buffers have one length.
 #[derive(Debug)]
 pub struct OptimizerBuffers<'a> {
@@ -98,9 +95,9 @@ fn cuda(
     let (name, arguments) = match &weights.moments {
         Some(MomentBuffers { exp_avg, exp_avg_sq }) if rule.has_moments() => {
             let (means, squares) = (exp_avg.address(), exp_avg_sq.address());
-            ("adam_f32", arguments![chunks, state, step, values, gradients, means, squares, NO_COPY])
+            ("adam", arguments![chunks, state, step, values, gradients, means, squares])
         }
-        _ => ("sgd_f32", arguments![chunks, state, step, values, gradients, NO_COPY]),
+        _ => ("sgd", arguments![chunks, state, step, values, gradients]),
     };
     let kernel = Kernel { module: "amp/update", ptx: PTX, name };
     // SAFETY: the first launch is of one thread, which has the control to itself in the order of
@@ -217,8 +214,7 @@ mod tests {
             if settings.rule.has_moments() {
                 arguments.extend([Arg::from(exp_avg.as_mut_slice()), Arg::from(exp_avg_sq.as_mut_slice())]);
             }
-            arguments.push(Arg::null());
-            let name = if settings.rule.has_moments() { "adam_f32" } else { "sgd_f32" };
+            let name = if settings.rule.has_moments() { "adam" } else { "sgd" };
             HARNESS.run(name, Launch::for_blocks(PIECES * chunks.len()), &mut arguments);
         }
 
