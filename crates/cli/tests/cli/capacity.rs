@@ -97,6 +97,11 @@ fn a_gpu_that_is_elsewhere_is_planned_for() {
 
     let [message, _] = stage.fails(&plan(64, "--memory-gb 0.00001"), CAPACITY);
     assert!(message.contains("no smaller batch would; use a smaller model.hidden"), "{message}");
+    // A smaller model was the advice where the driver's part alone was too much.
+    let reserve = "--memory-gb 5 --set gpu_optimization.driver_reserve_gb=10";
+    let [message, _] = stage.fails(&plan(64, reserve), CAPACITY);
+    let advice = "; gpu_optimization.driver_reserve_gb=10 leaves too little; use a smaller one, or auto";
+    assert!(message.contains("0 B are available there") && message.contains(advice), "{message}");
     let [message, _] = stage.fails("plan --data series.h5 --device cuda:x", 2);
     assert!(message.contains("cuda:x"), "{message}");
 }

@@ -108,6 +108,10 @@ fn auto_leaves_a_gpu_aside_that_cannot_do_the_run() {
             "cuda:0 is not used: data.residency is streamed",
         ),
         ("--set training.profile=true", "cuda:0 is not used: training.profile is true"),
+        (
+            "--set gpu_optimization.driver_reserve_gb=10",
+            "of its memory, and 0 B are free beside gpu_optimization.driver_reserve_gb=10",
+        ),
     ] {
         let plan = answer_with_driver(&stage, &format!("plan --data series.h5 {setting}"));
         assert_eq!(plan["gpu"], Value::Null, "{setting}: {plan}");

@@ -30,7 +30,11 @@ impl TrainingSetup {
             needed = self.gpu_footprint(&self.training)?.total_bytes();
         }
         if is_auto && needed > *free {
-            let reason = format!("the run needs {} of its memory, and {} are free", bytes(needed), bytes(*free));
+            let reserve = self.config.get(&config::gpu_optimization::DRIVER_RESERVE_GB);
+            let beside =
+                reserve.map_or(String::new(), |size| format!(" beside gpu_optimization.driver_reserve_gb={size}"));
+            let reason =
+                format!("the run needs {} of its memory, and {} are free{beside}", bytes(needed), bytes(*free));
             self.gpu_passed_over = Some(not_used(name, &reason));
             (self.gpu, self.gpu_asked) = (None, None);
         }
