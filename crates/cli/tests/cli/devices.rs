@@ -239,7 +239,7 @@ fn what_a_gpu_does_not_predict_is_named() {
         "train --data series.h5 --out carried --max-steps 1 {SMALL} --set training.carry_state=true"
     ));
     for (line, expected_code, says) in [
-        ("predict --run run --out p.csv --device cuda:1", 6, "the driver lists 1 devices"),
+        ("predict --run run --out p.csv --device cuda:1", 6, "the driver lists 1 device, counted"),
         ("predict --run run --out p.csv --device gpu", 2, "`gpu`"),
         (
             "eval --run carried --device cuda:0",
@@ -284,7 +284,7 @@ fn what_a_gpu_does_not_do_is_named() {
     let stage = Stage::new();
     stage.succeeds(SERIES);
     for (options, expected_code, says) in [
-        ("train --device cuda:1", 6, "the driver lists 1 devices"),
+        ("train --device cuda:1", 6, "the driver lists 1 device, counted"),
         (
             "train --device cuda:0 --set training.profile=true",
             2,
