@@ -220,6 +220,25 @@ mod tests {
         }
     }
 
+    /// Chunks of 500 GB were cut without a word.
+    #[test]
+    fn chunks_that_are_set_above_what_memory_allows_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = make_windows(folder.path());
+        let fp32 = "training.precision=fp32";
+        let by_batch = planned(&data, &[fp32, "gpu_optimization.use_chunk_loader=false"], 1 << 30);
+        let needed = by_batch.gpu_footprint(&by_batch.training).unwrap().total_bytes();
+        let note =
+            "gpu_optimization.chunk_size_gb is larger than memory allows: chunks on cuda:0 have 32 samples, 13.1 kB";
+        for (gigabytes, is_cut) in [(47.0 * 408e-9, false), (48.1 * 408e-9, true), (500.0, true)] {
+            let setup =
+                planned(&data, &[fp32, &format!("gpu_optimization.chunk_size_gb={gigabytes}")], needed + 40_000);
+            let notes = Plan::new(&setup).unwrap().notes;
+            assert_eq!(setup.training.chunk_windows, Some(32), "{gigabytes}");
+            assert_eq!(notes.iter().any(|told| told == note), is_cut, "{gigabytes}: {notes:?}");
+        }
+    }
+
     /// Loaded chunks, whose place those of a GPU take, were among the tensors too, and half of the
     /// chunks on a GPU was a validation's.
     #[test]
