@@ -125,7 +125,8 @@ pub enum Error {
 
     /// The driver lists fewer devices.
     #[error(
-        "device `{name}`: the driver lists {devices} devices, counted from cuda:0; see nvidia-smi and CUDA_VISIBLE_DEVICES, or use cpu"
+        "device `{name}`: the driver lists {devices} device{}, counted from cuda:0; see nvidia-smi and CUDA_VISIBLE_DEVICES, or use cpu",
+        plural_end(*devices)
     )]
     NoSuchDevice {
         /// The device asked for.
@@ -293,6 +294,10 @@ impl fmt::Display for MemoryCounts {
             None => Ok(()),
         }
     }
+}
+
+fn plural_end(count: u32) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 impl MemoryCounts {

@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// Optimizer steps after which the run ends; overrides training.epochs
     #[arg(long, value_parser = step_count)]
     max_steps: Option<u64>,
-    /// cpu, auto, cuda or cuda:N
+    /// cpu, auto, cuda or cuda:N; auto of a resumed run is the kind that it was trained on
     #[arg(long, default_value = "auto")]
     device: String,
     /// auto, mpi or off: train with all processes that an MPI launcher started; overrides

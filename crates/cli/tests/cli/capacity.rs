@@ -97,6 +97,11 @@ fn a_gpu_that_is_elsewhere_is_planned_for() {
 
     let [message, _] = stage.fails(&plan(64, "--memory-gb 0.00001"), CAPACITY);
     assert!(message.contains("no smaller batch would; use a smaller model.hidden"), "{message}");
+    // A smaller model was the advice where the driver's part alone was too much.
+    let reserve = "--memory-gb 5 --set gpu_optimization.driver_reserve_gb=10";
+    let [message, _] = stage.fails(&plan(64, reserve), CAPACITY);
+    let advice = "; gpu_optimization.driver_reserve_gb=10 leaves too little; use a smaller one, or auto";
+    assert!(message.contains("0 B are available there") && message.contains(advice), "{message}");
     let [message, _] = stage.fails("plan --data series.h5 --device cuda:x", 2);
     assert!(message.contains("cuda:x"), "{message}");
 }
@@ -261,6 +266,10 @@ fn a_chunk_that_does_not_fit_is_refused_with_one_that_does() {
     let plan = format!("plan --data windows.h5 --memory-gb 0.001 {SMALL_MODEL}");
     let [message, _] = stage.fails(&format!("{plan} --set gpu_optimization.chunk_size_gb=0.6"), CAPACITY);
     assert!(message.starts_with("gpu_optimization.chunk_size_gb=0.6: two such chunks"), "{message}");
+    // A size of 0 was advised, which is refused.
+    let advised = message.split("; gpu_optimization.chunk_size_gb=").nth(1).expect("a size that would fit");
+    let advised = advised.split(' ').next().unwrap();
+    stage.succeeds(&format!("{plan} --set gpu_optimization.chunk_size_gb={advised}"));
 
     let [message, _] = stage.fails(&format!("{plan} --set gpu_optimization.chunk_size_gb=0.00001"), CAPACITY);
     assert!(message.contains("does not hold one batch of 8 samples"), "{message}");
@@ -287,6 +296,15 @@ fn a_chunk_that_memory_makes_too_small_is_not_called_the_need_of_the_run() {
     assert!(!message.contains("a run needs"), "{message}");
     let advised = number_after(&message, "gpu_optimization.batch_size=");
     stage.succeeds(&format!("{line} --set gpu_optimization.batch_size={advised}"));
+    // No size of a chunk helps then.
+    let [message, _] = stage.fails(&format!("{line} --set gpu_optimization.chunk_size_gb=500"), CAPACITY);
+    let advice = "; use gpu_optimization.chunk_size_gb=auto and a smaller gpu_optimization.batch_size";
+    assert!(message.starts_with("gpu_optimization.chunk_size_gb=500: ") && message.contains(advice), "{message}");
+    let by_batch = format!("{line} --set gpu_optimization.use_chunk_loader=false");
+    let [message, _] = stage.fails(&by_batch, CAPACITY);
+    assert!(message.starts_with("a run needs ") && !message.contains("chunk_size_gb"), "{message}");
+    let advised = number_after(&message, "gpu_optimization.batch_size=");
+    stage.succeeds(&format!("{by_batch} --set gpu_optimization.batch_size={advised}"));
 }
 
 #[test]

@@ -63,14 +63,27 @@ fn a_gpu_trains_as_the_processor_does_and_either_goes_on_where_the_other_stopped
         ("other", "--device auto --set training.profile=true"),
         ("first", "--device cuda:0 --max-steps 5"),
         ("second", "--device cpu --max-steps 5"),
+        ("third", "--device cpu --max-steps 5"),
+        ("fourth", "--device cuda:0 --max-steps 5"),
     ] {
         let (code, message) = with_driver(&stage, &format!("{train} --out {run} {options}"));
         assert_eq!(code, Some(0), "{run}: {message}");
     }
-    for (run, device) in [("first", "cpu"), ("second", "cuda:0")] {
+    for (run, before, device) in [("first", "cuda:0", "cpu"), ("second", "cpu", "cuda:0")] {
         let (code, message) =
             with_driver(&stage, &format!("train --out {run} --resume --max-steps 18 --device {device}"));
         assert_eq!(code, Some(0), "{run} on {device}: {message}");
+        let note = format!("the run was trained on {before} and goes on on {device}: ");
+        assert!(message.contains(&note), "{message}");
+    }
+    // Without a stated device a run stays on its kind: the third went on on the GPU without a note.
+    let rounds = "it is the same to rounding, not to the bit";
+    for run in ["third", "fourth"] {
+        let (code, message) = with_driver(&stage, &format!("train --out {run} --resume --max-steps 18"));
+        assert!(code == Some(0) && !message.contains(rounds), "{run}: {message}");
+    }
+    for (run, unbroken) in [("third", "processor"), ("fourth", "gpu")] {
+        assert_eq!(trained(&stage, run), trained(&stage, unbroken), "{run}");
     }
     let (expected, device) = trained(&stage, "processor");
     assert_eq!((expected.len(), device.as_str()), (18, "cpu"));
@@ -95,6 +108,10 @@ fn auto_leaves_a_gpu_aside_that_cannot_do_the_run() {
             "cuda:0 is not used: data.residency is streamed",
         ),
         ("--set training.profile=true", "cuda:0 is not used: training.profile is true"),
+        (
+            "--set gpu_optimization.driver_reserve_gb=10",
+            "of its memory, and 0 B are free beside gpu_optimization.driver_reserve_gb=10",
+        ),
     ] {
         let plan = answer_with_driver(&stage, &format!("plan --data series.h5 {setting}"));
         assert_eq!(plan["gpu"], Value::Null, "{setting}: {plan}");
@@ -222,7 +239,7 @@ fn what_a_gpu_does_not_predict_is_named() {
         "train --data series.h5 --out carried --max-steps 1 {SMALL} --set training.carry_state=true"
     ));
     for (line, expected_code, says) in [
-        ("predict --run run --out p.csv --device cuda:1", 6, "the driver lists 1 devices"),
+        ("predict --run run --out p.csv --device cuda:1", 6, "the driver lists 1 device, counted"),
         ("predict --run run --out p.csv --device gpu", 2, "`gpu`"),
         (
             "eval --run carried --device cuda:0",
@@ -267,7 +284,7 @@ fn what_a_gpu_does_not_do_is_named() {
     let stage = Stage::new();
     stage.succeeds(SERIES);
     for (options, expected_code, says) in [
-        ("train --device cuda:1", 6, "the driver lists 1 devices"),
+        ("train --device cuda:1", 6, "the driver lists 1 device, counted"),
         (
             "train --device cuda:0 --set training.profile=true",
             2,

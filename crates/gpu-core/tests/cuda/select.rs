@@ -43,7 +43,7 @@ fn what_cannot_be_had_is_refused_with_the_reason() {
             Setting::Devices,
             1,
             "cuda:1",
-            "device `cuda:1`: the driver lists 1 devices, counted from cuda:0; see nvidia-smi and CUDA_VISIBLE_DEVICES, or use cpu",
+            "device `cuda:1`: the driver lists 1 device, counted from cuda:0; see nvidia-smi and CUDA_VISIBLE_DEVICES, or use cpu",
         ),
         (
             Setting::Devices,

@@ -6,6 +6,7 @@ use megabatch_trainer::GpuFootprint;
 use serde::Serialize;
 
 use super::memory::{Phase, line, smaller_batch, step_phases};
+use crate::config;
 use crate::error::{Error, Result};
 use crate::setup::TrainingSetup;
 use crate::text::bytes;
@@ -63,6 +64,13 @@ impl GpuPlan {
 
     /// Advice on a run of which no batch fits into `available` bytes.
     fn no_batch_fits(&self, setup: &TrainingSetup, available: usize) -> String {
+        if let Some(reserve) = setup.config.get(&config::gpu_optimization::DRIVER_RESERVE_GB)
+            && self.total_bytes <= available.saturating_add(self.driver_bytes)
+        {
+            return format!(
+                "gpu_optimization.driver_reserve_gb={reserve} leaves too little; use a smaller one, or auto"
+            );
+        }
         let series = self.parts.iter().find(|part| part.name == "bars").map_or(0, |part| part.bytes);
         if !setup.training.streams() {
             return "no smaller batch would; use a smaller model.hidden, fewer layers or shorter windows".to_owned();

@@ -7,6 +7,7 @@ use megabatch_trainer as trainer;
 use megabatch_trainer::Footprint;
 use serde::Serialize;
 
+use crate::config;
 use crate::error::{Error, Result};
 use crate::setup::{TrainingSetup, free_memory_bytes};
 use crate::text::bytes;
@@ -195,14 +196,22 @@ pub(super) fn smaller_batch(setup: &TrainingSetup, batch: usize) -> String {
 
 /// The error of a run whose data cannot pass through memory, with the nearest setting that fits.
 pub(super) fn no_way_through(setup: &TrainingSetup, shortage: &MemoryShortage) -> Result<Error> {
+    // Without the chunk loader a chunk is a batch, whatever the size of chunks is.
+    let loads_chunks = setup.config.get(&config::gpu_optimization::USE_CHUNK_LOADER);
     match *shortage {
-        MemoryShortage::Chunk { chunk_bytes, fitting_bytes } => Ok(Error::capacity(format!(
-            "gpu_optimization.chunk_size_gb={}: two such chunks beside the model would not fit into {}; \
-             gpu_optimization.chunk_size_gb={} would, and auto chooses",
-            gigabytes(chunk_bytes),
-            bytes(setup.memory_bytes),
-            gigabytes(fitting_bytes)
-        ))),
+        MemoryShortage::Chunk { chunk_bytes, fitting_bytes } if loads_chunks => {
+            let fitting = gigabytes(fitting_bytes);
+            let batch_bytes = setup.data.shape().sample_bytes().saturating_mul(setup.training.batch_size as u64);
+            let advice = match (fitting * 1e9) as u64 >= batch_bytes {
+                true => format!("gpu_optimization.chunk_size_gb={fitting} would, and auto chooses"),
+                false => "use gpu_optimization.chunk_size_gb=auto and a smaller gpu_optimization.batch_size".to_owned(),
+            };
+            Ok(Error::capacity(format!(
+                "gpu_optimization.chunk_size_gb={}: two such chunks beside the model would not fit into {}; {advice}",
+                gigabytes(chunk_bytes),
+                bytes(setup.memory_bytes)
+            )))
+        }
         MemoryShortage::Batch { chunk_bytes, sample_bytes, batch_size, .. } => {
             let batch_bytes = sample_bytes.saturating_mul(batch_size as u64);
             let (limit, or_larger) = match setup.chunk_bytes_set() {
@@ -259,9 +268,12 @@ fn smaller_model(setup: &TrainingSetup, free: usize) -> Option<usize> {
     })
 }
 
-/// In units of 10^9 bytes, rounded down to what can be typed.
+/// In units of 10^9 bytes, rounded down to what can be typed: whole units of 10^6 bytes, or three
+/// digits of less.
 fn gigabytes(bytes: u64) -> f64 {
-    (bytes / 1_000_000) as f64 / 1e3
+    let digits_left_out = bytes.checked_ilog10().unwrap_or(0).saturating_sub(2).min(6);
+    let unit = 10_u64.pow(digits_left_out);
+    (bytes / unit * unit) as f64 / 1e9
 }
 
 /// The largest batch that fits and divides the samples of an optimizer step, so that accumulation

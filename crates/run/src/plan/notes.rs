@@ -74,15 +74,31 @@ fn notes_on_gpu(setup: &TrainingSetup) -> Vec<String> {
     let comes = (!keeps_series).then(|| {
         format!("the series does not fit on {name} beside the run: each batch brings the bars that its windows cover")
     });
+    let batch_size = setup.training.batch_size;
+    let samples_bytes = |samples: u64| {
+        bytes(usize::try_from(setup.data.shape().sample_bytes().saturating_mul(samples)).unwrap_or(usize::MAX))
+    };
     let has_small_chunks = setup.has_small_chunks.then(|| {
-        let batch_size = setup.training.batch_size;
-        let batches_bytes = 2 * batch_size as u64 * setup.data.shape().sample_bytes();
         format!(
             "gpu_optimization.chunk_size_gb is smaller than two batches of {batch_size} samples, {}: windows come to the GPU batch by batch",
-            bytes(usize::try_from(batches_bytes).unwrap_or(usize::MAX))
+            samples_bytes(2 * batch_size as u64)
         )
     });
-    shared.into_iter().chain(comes).chain(has_small_chunks).collect()
+    let cut_chunks = cut_chunk_samples(setup).map(|samples| {
+        format!(
+            "gpu_optimization.chunk_size_gb is larger than memory allows: chunks on {name} have {samples} samples, {}",
+            samples_bytes(samples)
+        )
+    });
+    shared.into_iter().chain(comes).chain(has_small_chunks).chain(cut_chunks).collect()
+}
+
+/// Samples of a chunk on a GPU, where the size that the user set would hold another batch.
+fn cut_chunk_samples(setup: &TrainingSetup) -> Option<u64> {
+    let samples = setup.training.chunk_windows? as u64;
+    let shape = setup.data.shape();
+    let set_samples = (setup.chunk_bytes_set()? / shape.sample_bytes().max(1)).min(shape.samples as u64);
+    (samples + setup.training.batch_size as u64 <= set_samples).then_some(samples)
 }
 
 /// Least share of the memory beside the data that gradient checkpointing is worth its time for.

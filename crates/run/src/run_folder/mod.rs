@@ -291,6 +291,15 @@ impl RunFolder {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
+    /// The device that the last session trained on, `cpu` or such as `cuda:0`; `None` where none
+    /// has begun to train. A run of several folds has that of the last one.
+    pub(crate) fn trained_on(&self) -> Option<String> {
+        let has_trained = |folder: &RunFolder| folder.metrics_file().is_file();
+        let trained = std::iter::once(self.clone()).chain(self.begun_folds()).filter(has_trained).last()?;
+        let plan = trained.saved_plan();
+        (!plan.is_null()).then(|| plan["gpu"]["device"].as_str().unwrap_or("cpu").to_owned())
+    }
+
     /// The lines of metrics.jsonl; none where the file is absent. A last line that a crash cut
     /// short is left out.
     pub(crate) fn metrics(&self) -> Result<Vec<Value>> {
@@ -315,6 +324,31 @@ pub(crate) struct RunLock {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_device_of_a_run_is_known_once_it_trains() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        let write = |run: &RunFolder, file: PathBuf, text: &str| {
+            fs::create_dir_all(run.root()).unwrap();
+            fs::write(file, text).unwrap();
+        };
+        write(&run, run.plan_file(), "{\"seed\": 1}");
+        // As of weights that were imported.
+        assert_eq!(run.trained_on(), None);
+        write(&run, run.metrics_file(), "");
+        assert_eq!(run.trained_on().as_deref(), Some("cpu"));
+        write(&run, run.plan_file(), "{\"gpu\": {\"device\": \"cuda:1\"}}");
+        assert_eq!(run.trained_on().as_deref(), Some("cuda:1"));
+        write(&run, run.plan_file(), "no plan");
+        assert_eq!(run.trained_on(), None);
+
+        let fold = run.fold(0);
+        write(&fold, fold.config_file(), "");
+        write(&fold, fold.metrics_file(), "");
+        write(&fold, fold.plan_file(), "{\"gpu\": {\"device\": \"cuda:0\"}}");
+        assert_eq!(run.trained_on().as_deref(), Some("cuda:0"));
+    }
 
     #[test]
     fn a_run_is_never_written_over() {

@@ -30,7 +30,11 @@ impl TrainingSetup {
             needed = self.gpu_footprint(&self.training)?.total_bytes();
         }
         if is_auto && needed > *free {
-            let reason = format!("the run needs {} of its memory, and {} are free", bytes(needed), bytes(*free));
+            let reserve = self.config.get(&config::gpu_optimization::DRIVER_RESERVE_GB);
+            let beside =
+                reserve.map_or(String::new(), |size| format!(" beside gpu_optimization.driver_reserve_gb={size}"));
+            let reason =
+                format!("the run needs {} of its memory, and {} are free{beside}", bytes(needed), bytes(*free));
             self.gpu_passed_over = Some(not_used(name, &reason));
             (self.gpu, self.gpu_asked) = (None, None);
         }
@@ -213,6 +217,25 @@ mod tests {
             let notes = Plan::new(&setup).unwrap().notes;
             assert_eq!(setup.training.chunk_windows, windows, "{chunk_bytes}");
             assert_eq!(notes.iter().any(|told| told == note), windows.is_none(), "{chunk_bytes}: {notes:?}");
+        }
+    }
+
+    /// Chunks of 500 GB were cut without a word.
+    #[test]
+    fn chunks_that_are_set_above_what_memory_allows_are_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let data = make_windows(folder.path());
+        let fp32 = "training.precision=fp32";
+        let by_batch = planned(&data, &[fp32, "gpu_optimization.use_chunk_loader=false"], 1 << 30);
+        let needed = by_batch.gpu_footprint(&by_batch.training).unwrap().total_bytes();
+        let note =
+            "gpu_optimization.chunk_size_gb is larger than memory allows: chunks on cuda:0 have 32 samples, 13.1 kB";
+        for (gigabytes, is_cut) in [(47.0 * 408e-9, false), (48.1 * 408e-9, true), (500.0, true)] {
+            let setup =
+                planned(&data, &[fp32, &format!("gpu_optimization.chunk_size_gb={gigabytes}")], needed + 40_000);
+            let notes = Plan::new(&setup).unwrap().notes;
+            assert_eq!(setup.training.chunk_windows, Some(32), "{gigabytes}");
+            assert_eq!(notes.iter().any(|told| told == note), is_cut, "{gigabytes}: {notes:?}");
         }
     }
 

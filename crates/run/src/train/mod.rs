@@ -21,6 +21,8 @@ mod watch;
 
 use std::path::PathBuf;
 
+use megabatch_gpu_core::cuda::Gpu;
+
 use crate::adapters::fold_plan::FoldPlan;
 use crate::command_report::CommandReport;
 use crate::config::SettingSources;
@@ -50,7 +52,8 @@ pub struct TrainRequest {
     pub start: Start,
     /// Optimizer steps after which it ends, whatever `training.epochs` says.
     pub max_steps: Option<u64>,
-    /// `cpu`, `auto`, `cuda` or `cuda:N`.
+    /// `cpu`, `auto`, `cuda` or `cuda:N`; `auto` of a run that is resumed is the kind of device
+    /// that it was trained on, where that is here.
     pub device: String,
 }
 
@@ -118,6 +121,13 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
         Start::Anew => session::start(request, host)?,
     };
     let ranks = Ranks::connect(&config, host)?;
+    let trained_on = match request.start {
+        Start::Resume => folder.trained_on(),
+        Start::Anew => None,
+    };
+    let ranks_have_gpus = ranks.is_some() && Gpu::count().unwrap_or(0) > 0;
+    let device = resolve_device(&request.device, trained_on.as_deref(), ranks_have_gpus).to_owned();
+    let request = &TrainRequest { device, ..request.clone() };
     if let Some(folds) = FoldPlan::from_config(&config)? {
         if ranks.is_some() {
             return Err(folds_not_distributed());
@@ -130,6 +140,17 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
     };
     let root = folder.root().to_owned();
     Ok(session::train(request, folder, config, begin, host, ranks, &[])?.into_training(&root))
+}
+
+/// The name of the device of a session: `device`, or where that is `auto`, the kind that the run
+/// was `trained_on` before.
+fn resolve_device<'a>(device: &'a str, trained_on: Option<&str>, ranks_have_gpus: bool) -> &'a str {
+    match (device, trained_on) {
+        ("auto", Some("cpu")) => "cpu",
+        // `auto` of one process takes a GPU, and of several the CPU.
+        ("auto", Some(_)) if ranks_have_gpus => "cuda",
+        _ => device,
+    }
 }
 
 #[cfg(test)]
@@ -241,6 +262,24 @@ mod tests {
             max_steps: Some(5),
             device: "cpu".to_owned(),
             ..TrainRequest::default()
+        }
+    }
+
+    /// A run of the CPU went on on the GPU, and ranks on GPUs went on on CPUs.
+    #[test]
+    fn a_resumed_run_stays_on_its_kind_of_device() {
+        for (device, trained_on, ranks_have_gpus, expected) in [
+            ("auto", None, false, "auto"),
+            ("auto", None, true, "auto"),
+            ("auto", Some("cpu"), false, "cpu"),
+            ("auto", Some("cpu"), true, "cpu"),
+            ("auto", Some("cuda:1"), false, "auto"),
+            ("auto", Some("cuda:0"), true, "cuda"),
+            ("cuda:0", Some("cpu"), false, "cuda:0"),
+            ("cpu", Some("cuda:0"), true, "cpu"),
+        ] {
+            let found = resolve_device(device, trained_on, ranks_have_gpus);
+            assert_eq!(found, expected, "{device} {trained_on:?} {ranks_have_gpus}");
         }
     }
 

@@ -353,6 +353,33 @@ impl Session {
         Ok(Trained { outcome, split: self.plan.split.clone(), evaluation, interrupted_rank: None, report })
     }
 
+    /// Tells the step that a run resumes from, and warns about its checkpoint and its device.
+    fn tell_of_resumed(&self, resumed: &Resumed, host: &Host<'_>) {
+        host.observer.note(&format!("the run goes on from step {}", resumed.state.step));
+        for (skipped, path) in resumed.skipped.iter().zip(&resumed.skipped_paths) {
+            let name = path.file_name().unwrap_or_default().display();
+            let fault = with_keys(&skipped.to_string());
+            host.observer.note(&format!("a checkpoint was passed over, and is kept as unreadable-{name}: {fault}"));
+        }
+        for changed in &resumed.changed {
+            host.observer.note(&format!("the run goes on with another setting: {}", with_keys(&changed.to_string())));
+        }
+        if let Some(now) = &resumed.other_arithmetic {
+            let before = with_keys(&resumed.state.arithmetic.to_string());
+            host.observer.note(&format!(
+                "the run began with {before} and goes on with {now}: it is the same to rounding, not to the bit"
+            ));
+        }
+        let now = self.setup.computes_on().to_string();
+        if let Some(before) = self.folder.trained_on()
+            && (before == "cpu") != (now == "cpu")
+        {
+            host.observer.note(&format!(
+                "the run was trained on {before} and goes on on {now}: it is the same to rounding, not to the bit"
+            ));
+        }
+    }
+
     /// Trains to the end of the session.
     fn run_training(&self, trainer: &mut Trainer, begin: Begin, host: &Host<'_>) -> Result<SessionResult> {
         let run_lock = if trainer.is_first() { self.folder.take().map(Some) } else { Ok(None) };
@@ -374,7 +401,7 @@ impl Session {
             step: state.step,
             rollbacks: state.divergence.rollbacks,
         });
-        resumed.iter().filter(|_| trainer.is_first()).for_each(|resumed| tell_of_resumed(resumed, host));
+        resumed.iter().filter(|_| trainer.is_first()).for_each(|resumed| self.tell_of_resumed(resumed, host));
         let watch = match trainer.is_first() {
             true => self.watch(resume_point, begin, host).map(Some),
             false => host.cancel.watch(STEP_PATIENCE).map(|()| None),
@@ -562,25 +589,6 @@ fn unless_cancelled<T>(result: Result<T>) -> Result<Option<T>> {
     match result {
         Err(error) if error.kind() == Kind::Cancelled => Ok(None),
         result => result.map(Some),
-    }
-}
-
-/// Tells the step that a run resumes from, and warns about its checkpoint.
-fn tell_of_resumed(resumed: &Resumed, host: &Host<'_>) {
-    host.observer.note(&format!("the run goes on from step {}", resumed.state.step));
-    for (skipped, path) in resumed.skipped.iter().zip(&resumed.skipped_paths) {
-        let name = path.file_name().unwrap_or_default().display();
-        let fault = with_keys(&skipped.to_string());
-        host.observer.note(&format!("a checkpoint was passed over, and is kept as unreadable-{name}: {fault}"));
-    }
-    for changed in &resumed.changed {
-        host.observer.note(&format!("the run goes on with another setting: {}", with_keys(&changed.to_string())));
-    }
-    if let Some(now) = &resumed.other_arithmetic {
-        let before = with_keys(&resumed.state.arithmetic.to_string());
-        host.observer.note(&format!(
-            "the run began with {before} and goes on with {now}: it is the same to rounding, not to the bit"
-        ));
     }
 }
 
