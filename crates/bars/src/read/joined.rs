@@ -16,7 +16,7 @@ use crate::bars::Bar;
 use crate::clean::grid::settle_off_grid;
 use crate::clean::midnights::FileMidnights;
 use crate::clean::order::{RowClock, in_order};
-use crate::clean::sessions::SessionDays;
+use crate::clean::sessions::RowDays;
 use crate::clean::spread;
 use crate::error::bar_difference::BarDifference;
 use crate::error::row_error::RowError;
@@ -41,7 +41,7 @@ pub(super) struct RowLines<'a> {
     pub(super) midnights: FileMidnights,
     pub(super) base: Timeframe,
     pub(super) stamp_delay_ns: i64,
-    pub(super) days: SessionDays,
+    pub(super) days: RowDays,
     pub(super) options: &'a ReadOptions,
     pub(super) symbols: &'a SymbolRows,
     pub(super) place: &'a ReadPlace<'a>,

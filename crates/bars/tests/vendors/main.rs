@@ -7,9 +7,10 @@ mod written;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use megabatch_bars::{
-    FormatName, OnError, ReadOptions, Recording, Repeats, RowError, RowFix, Timeframe, read, read_all,
+    FormatName, OnError, Overlaps, ReadOptions, Recording, Repeats, RowError, RowFix, Timeframe, read, read_all,
 };
 use written::{read_texts, repair, with_files};
 
@@ -396,6 +397,44 @@ fn a_daily_bar_is_of_its_session() {
     let times: Vec<_> = universe.recordings.iter().map(|one| one.bars.open_time.clone()).collect();
     assert_eq!(times[0], times[1]);
     assert_eq!(times[0][0] % DAY_NS, 0);
+}
+
+/// Midnights of London that were appended to dates opened at 23:00 of the day before, and those of
+/// Tokyo were refused.
+#[test]
+fn dates_and_midnights_of_an_exchange_are_of_one_series() {
+    let rows = |places: Range<usize>, stamp: &dyn Fn(usize) -> String| -> String {
+        let header = "date,open,high,low,close,volume\n".to_owned();
+        header + &places.map(|k| format!("{},1,2,1,2,3\n", stamp(weekday(k)))).collect::<String>()
+    };
+    // London's summer begins on 2025-03-30, 454 days after the first.
+    let is_winter = |day: usize| day < 454;
+    let london = |day: usize| match is_winter(day) {
+        true => format!("{} 00:00:00+00:00", date(day)),
+        false => format!("{} 23:00:00+00:00", date_before(day)),
+    };
+    let tokyo = |day: usize| format!("{} 15:00:00+00:00", date_before(day));
+    let kolkata = |day: usize| format!("{} 18:30:00+00:00", date_before(day));
+    let new_york = |day: usize| format!("{} 0{}:00:00+00:00", date(day), if is_winter(day) { 5 } else { 4 });
+    let options = ReadOptions {
+        symbol: Some("VOD".to_owned()),
+        base: Some(Timeframe::D1),
+        overlaps: Overlaps::EqualOnce,
+        ..ReadOptions::default()
+    };
+    let stamps: [&dyn Fn(usize) -> String; 4] = [&london, &tokyo, &kolkata, &new_york];
+    for stamp in stamps {
+        // Months, and nights that bring a day and the one before.
+        for parts in [vec![250..400], vec![323..325, 324..326, 325..327, 326..328]] {
+            let (begin, end) = (parts[0].start, parts.last().unwrap().end);
+            let mut texts = vec![rows(0..begin + 1, &date)];
+            texts.extend(parts.iter().map(|places| rows(places.clone(), stamp)));
+            let names = ["a.csv", "b.csv", "c.csv", "d.csv", "e.csv"];
+            let files: Vec<_> = names.into_iter().zip(texts.iter().map(String::as_str)).collect();
+            let expected = read_texts(&[("a.csv", &rows(0..end, &date))], &options).unwrap().bars;
+            assert_eq!(read_texts(&files, &options).unwrap().bars, expected, "{}", stamp(begin));
+        }
+    }
 }
 
 /// Days of a share, whose times are as `stamp` makes them of their place and day.
