@@ -546,6 +546,31 @@ fn a_weekly_bar_is_of_its_week() {
     assert_eq!(own[0].summary.first_open_time, MONDAY_NS + 5 * 60 * MINUTE_NS);
 }
 
+/// Days at midnights of an exchange were refused beside hours, as files that overlap, once its clock
+/// was changed.
+#[test]
+fn days_of_an_exchange_stand_beside_hours() {
+    let row = |day: usize, hour: usize| format!("{} {hour}:00:00+00:00,1,2,1,2,3\n", date(day));
+    let hours: String = (0..60).flat_map(|k| (14..20).map(move |hour| row(weekday(k), hour))).collect();
+    let hours = format!("date,open,high,low,close,volume\n{hours}");
+    let new_york = share(&|_, day| format!("{} 0{}:00:00+00:00", date(day), if day < 70 { 5 } else { 4 }));
+    let london = share(&|_, day| match day < 70 {
+        true => format!("{} 00:00:00+00:00", date(day)),
+        false => format!("{} 23:00:00+00:00", date_before(day)),
+    });
+    for days in [&new_york, &london] {
+        let read_with = |own_bars: Vec<Timeframe>| {
+            let options = ReadOptions { own_bars, ..ReadOptions::default() };
+            read_texts(&[("AAPL_H1.csv", &hours), ("AAPL_D1.csv", days)], &options).unwrap().summary
+        };
+        let own = read_with(vec![Timeframe::D1]).own;
+        let found = &own[0].summary;
+        assert_eq!((own.len(), found.bars.all, found.first_open_time), (1, 60, MONDAY_NS));
+        let compared = read_with(Vec::new()).compared;
+        assert_eq!((compared.len(), compared[0].timeframe), (1, Timeframe::D1));
+    }
+}
+
 /// Own bars whose header names a clock were read by that of the shorter bars.
 #[test]
 fn a_header_names_the_clock_of_own_bars() {
