@@ -19,9 +19,10 @@ use crate::bar_source::BarSource;
 use crate::bars::Bars;
 use crate::clean::fillers::drop_fillers;
 use crate::clean::jumps::Jump;
+use crate::clean::live_weeks::LiveWeeks;
 use crate::clean::midnights::settle_days;
 use crate::clean::order::{RowClock, in_order};
-use crate::clean::sessions::SessionDays;
+use crate::clean::sessions::RowDays;
 use crate::clean::spacing::Spacings;
 use crate::clean::spread;
 use crate::clean::weekly_close::ZoneChoice;
@@ -272,6 +273,9 @@ fn read_sources(
         spacings = Spacings::default();
         sources.iter().for_each(|source| spacings.add(&source.rows));
     }
+    let beside_shorter = options.has_shorter(base);
+    let has_live_weeks = base == Timeframe::W1 && !beside_shorter;
+    let live_weeks = if has_live_weeks { LiveWeeks::settle(&mut sources)? } else { LiveWeeks::default() };
     let stamp_delay_ns = options.stamped_at.delay_ns(base);
     let have_volume = sources.iter().any(|source| source.has_volume);
     drop_fillers(&mut sources, base, have_volume)?;
@@ -287,7 +291,7 @@ fn read_sources(
     for source in &mut sources {
         warnings.extend(spread::in_units_of_the_price(source)?);
     }
-    let (days, beside_shorter) = (session_days(&sources, base), options.has_shorter(base));
+    let days = RowDays::told_by(base, || sources.iter().flat_map(|source| source.rows.stamps()));
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
         let (zone, repeats) = (&choice.zone, options.repeats);
@@ -299,7 +303,7 @@ fn read_sources(
         Overlaps::Refuse => join(pieces, base, place)?,
         Overlaps::EqualOnce => {
             let zones = zones.iter().map(|choice| choice.zone.clone()).collect();
-            let lines = RowLines { zones, midnights, base, stamp_delay_ns, days, options, symbols, place };
+            let lines = RowLines { zones, midnights, live_weeks, base, stamp_delay_ns, days, options, symbols, place };
             join_equal(pieces, are_own, &lines)?
         }
     };
@@ -472,21 +476,11 @@ fn require_bars(bars: &StoredBars, files: &[FileSummary]) -> Result<()> {
     Err(Error::NothingLeft { path: files[0].path.clone(), rows: files.iter().map(|file| file.rows).sum(), first })
 }
 
-/// The days of the bars of a symbol, if they are daily, or those from which weekly ones begin.
-fn session_days(sources: &[BarFile], base: Timeframe) -> SessionDays {
-    let opens = sources.iter().flat_map(|source| source.rows.stamps()).map(RowTime::ns);
-    match base {
-        Timeframe::D1 => SessionDays::told_by(opens),
-        Timeframe::W1 => SessionDays::told_by_weeks(opens),
-        _ => SessionDays::AsStamped,
-    }
-}
-
 fn source_warning(source: &BarFile, options: &ReadOptions) -> Option<String> {
     let path = source.path.display();
     let zone = options.zone.as_ref()?;
-    let has_offset = source.own_zone.as_ref().is_some_and(OwnZone::is_in_rows)
-        || source.rows.stamps().any(|stamp| matches!(stamp, RowTime::Utc(_)));
+    let has_offset =
+        source.own_zone.as_ref().is_some_and(OwnZone::is_in_rows) || source.rows.stamps().any(RowTime::is_utc);
     has_offset.then(|| {
         format!("the timestamps of {path} have their own offset; the stated zone {zone} was not used for them")
     })

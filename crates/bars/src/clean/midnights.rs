@@ -47,7 +47,7 @@ impl Midnights {
     pub(crate) fn told_by<I: Iterator<Item = RowTime>>(stamps: impl Fn() -> I) -> Option<Self> {
         let (mut wall, mut utc) = (HashMap::new(), HashMap::new());
         for stamp in stamps() {
-            let counts: &mut HashMap<i64, usize> = if is_utc(stamp) { &mut utc } else { &mut wall };
+            let counts: &mut HashMap<i64, usize> = if stamp.is_utc() { &mut utc } else { &mut wall };
             *counts.entry(time_of_day(stamp.ns())).or_default() += 1;
         }
         let rows = |counts: &HashMap<i64, usize>| counts.values().sum::<usize>();
@@ -55,7 +55,7 @@ impl Midnights {
         let counts = if are_utc { &utc } else { &wall };
         let (&commonest, _) = counts.iter().max_by_key(|(time, count)| (**count, -**time))?;
         let times_of_day = possible_times(commonest);
-        let is_one = |stamp: &RowTime| is_utc(*stamp) == are_utc && times_of_day.contains(&time_of_day(stamp.ns()));
+        let is_one = |stamp: &RowTime| stamp.is_utc() == are_utc && times_of_day.contains(&time_of_day(stamp.ns()));
         let mut ns: Vec<i64> = stamps().filter(is_one).map(RowTime::ns).collect();
         // One row, whichever it is, may have a time of day.
         if ns.len() < MIDNIGHTS_MIN || 10 * ns.len() < 9 * (rows(counts) - 1) {
@@ -209,10 +209,6 @@ fn possible_times(commonest: i64) -> [i64; 3] {
 
 fn time_of_day(ns: i64) -> i64 {
     ns.rem_euclid(DAY_NS)
-}
-
-fn is_utc(stamp: RowTime) -> bool {
-    matches!(stamp, RowTime::Utc(_))
 }
 
 fn is_american(ns: i64) -> bool {

@@ -18,7 +18,7 @@
 use self::placed::{Placed, PlacedRow};
 use self::two_timeframes::{RowPair, RowPairs};
 use crate::bars::Bar;
-use crate::clean::sessions::SessionDays;
+use crate::clean::sessions::RowDays;
 use crate::error::Result;
 use crate::error::row_error::{RowError, RowFix};
 use crate::parse::ledger::RowLedger;
@@ -40,7 +40,7 @@ pub(crate) struct RowClock<'a> {
     pub(crate) stamp_delay_ns: i64,
     pub(crate) repeats: Repeats,
     /// Days of daily bars, and first days of weekly ones.
-    pub(crate) days: SessionDays,
+    pub(crate) days: RowDays,
     /// True if shorter bars stand beside: a day then tells no open before the stamp.
     pub(crate) beside_shorter: bool,
 }
@@ -48,7 +48,7 @@ pub(crate) struct RowClock<'a> {
 impl RowClock<'_> {
     /// When a daily or weekly bar opens, in UTC, if its day tells it.
     fn session_open(&self, stamp: RowTime) -> Option<i64> {
-        let open_time = self.days.open_time(stamp.ns() - self.stamp_delay_ns)?;
+        let open_time = self.days.open_time(stamp, self.stamp_delay_ns)?;
         (!self.beside_shorter || open_time >= self.open_by_stamp(stamp)).then_some(open_time)
     }
 

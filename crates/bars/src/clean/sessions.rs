@@ -17,10 +17,14 @@
 //! 2024-03-03 23:00 +00:00      the same: Berlin's midnight
 //! ```
 //!
+//! Dates may stand beside times in UTC, such as those of appended files. Each of both tells its
+//! days by itself.
+//!
 //! Beside shorter bars, no day or week opens before its own time: it may have trades until a day or
 //! a week after that.
 
-use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS};
+use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, RowTime};
 
 /// Days since 1970-01-01, a Thursday, of the first Saturday.
 const SATURDAY: i64 = 2;
@@ -45,6 +49,11 @@ pub(crate) enum SessionDays {
 impl SessionDays {
     /// The way that all bars of a symbol show, by the times at which they open.
     pub(crate) fn told_by(opens: impl Iterator<Item = i64>) -> Self {
+        SessionDays::shown_by(opens).unwrap_or_default()
+    }
+
+    /// The same; `None` where the bars leave it open.
+    fn shown_by(opens: impl Iterator<Item = i64>) -> Option<Self> {
         let (mut bars, mut same, mut next) = (0_u64, 0_u64, 0_u64);
         let mut is_a_midnight = true;
         for open in opens {
@@ -53,19 +62,22 @@ impl SessionDays {
             next += u64::from(is_at_a_weekend(SessionDays::NextDay.day(open)));
             is_a_midnight &= is_before_noon(open);
         }
-        let fits = |weekends: u64| bars >= BARS_MIN && weekends as f64 <= WEEKEND_SHARE_MAX * bars as f64;
+        if bars < BARS_MIN {
+            return None;
+        }
+        let fits = |weekends: u64| weekends as f64 <= WEEKEND_SHARE_MAX * bars as f64;
         match (fits(same), fits(next)) {
             // Times before noon are of one day either way.
-            (true, true) if is_a_midnight => SessionDays::SameDay,
-            (true, false) => SessionDays::SameDay,
-            (false, true) => SessionDays::NextDay,
-            _ => SessionDays::AsStamped,
+            (true, true) => is_a_midnight.then_some(SessionDays::SameDay),
+            (true, false) => Some(SessionDays::SameDay),
+            (false, true) => Some(SessionDays::NextDay),
+            (false, false) => Some(SessionDays::AsStamped),
         }
     }
 
     /// The way that most weekly bars of a symbol show, by the times at which they open: weeks begin
-    /// on Mondays.
-    pub(crate) fn told_by_weeks(opens: impl Iterator<Item = i64>) -> Self {
+    /// on Mondays. `None` where they leave it open.
+    fn shown_by_weeks(opens: impl Iterator<Item = i64>) -> Option<Self> {
         let (mut bars, mut same, mut next) = (0_u64, 0_u64, 0_u64);
         let mut is_a_midnight = true;
         for open in opens {
@@ -76,11 +88,9 @@ impl SessionDays {
         }
         // Times before noon are of one day either way.
         if is_a_midnight || (2 * same > bars && same > next) {
-            SessionDays::SameDay
-        } else if 2 * next > bars {
-            SessionDays::NextDay
+            Some(SessionDays::SameDay)
         } else {
-            SessionDays::AsStamped
+            (2 * next > bars).then_some(SessionDays::NextDay)
         }
     }
 
@@ -104,6 +114,56 @@ impl SessionDays {
             SessionDays::AsStamped | SessionDays::SameDay => open.div_euclid(DAY_NS),
             SessionDays::NextDay => open.saturating_add(DAY_NS / 2).div_euclid(DAY_NS),
         }
+    }
+}
+
+/// How the rows of one symbol tell the days of daily bars, and the first days of weekly ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowDays {
+    /// The way of times on a wall clock.
+    wall: SessionDays,
+    /// The way of times in UTC. With `None`, each tells its own.
+    utc: Option<SessionDays>,
+}
+
+impl RowDays {
+    /// One way for all rows.
+    pub(crate) fn all(days: SessionDays) -> Self {
+        RowDays { wall: days, utc: Some(days) }
+    }
+
+    /// The way that bars of `base` show by their stamps. If some are on a wall clock and others in
+    /// UTC, each of both shows its own, except where one shows a market of seven days. Those that
+    /// leave it open follow the others: days in UTC as they do where bars are followed.
+    pub(crate) fn told_by<I: Iterator<Item = RowTime>>(base: Timeframe, stamps: impl Fn() -> I) -> Self {
+        if !matches!(base, Timeframe::D1 | Timeframe::W1) {
+            return RowDays::all(SessionDays::AsStamped);
+        }
+        let shown_by = |is_wanted: fn(&RowTime) -> bool| {
+            let opens = stamps().filter(is_wanted).map(RowTime::ns);
+            if base == Timeframe::W1 { SessionDays::shown_by_weeks(opens) } else { SessionDays::shown_by(opens) }
+        };
+        let together = || RowDays::all(shown_by(|_stamp| true).unwrap_or_default());
+        if stamps().all(RowTime::is_utc) || !stamps().any(RowTime::is_utc) {
+            return together();
+        }
+        match (shown_by(|stamp| !stamp.is_utc()), shown_by(|stamp| stamp.is_utc())) {
+            (Some(SessionDays::AsStamped), _) | (_, Some(SessionDays::AsStamped)) | (None, None) => together(),
+            (None, Some(utc)) => RowDays::all(utc),
+            (Some(wall), None) if base == Timeframe::W1 => RowDays::all(wall),
+            (Some(wall), utc) => RowDays { wall, utc },
+        }
+    }
+
+    /// Open time of a daily or weekly bar, in UTC, whose stamp is `stamp_delay_ns` after it; `None`
+    /// if the bar opens at the time that the stamp tells.
+    pub(crate) fn open_time(self, stamp: RowTime, stamp_delay_ns: i64) -> Option<i64> {
+        let open = stamp.ns() - stamp_delay_ns;
+        let days = match stamp {
+            RowTime::Wall(_) => self.wall,
+            RowTime::Utc(_) => self.utc.unwrap_or_else(|| SessionDays::for_one(open)),
+        };
+        days.open_time(open)
     }
 }
 
@@ -161,7 +221,8 @@ mod tests {
             (at(&mut weeks(60).map(|day| day - 1), 0), SameDay),
             (at(&mut weeks(60).map(|day| day + 2), 20 * HOUR_NS), AsStamped),
         ] {
-            assert_eq!(SessionDays::told_by_weeks(opens.iter().copied()), expected, "{:?}", opens.first());
+            let found = SessionDays::shown_by_weeks(opens.iter().copied()).unwrap_or_default();
+            assert_eq!(found, expected, "{:?}", opens.first());
         }
         let cases = [(23, 0, NextDay), (15, 0, NextDay), (18, 30, NextDay), (14, 30, SameDay), (13, 30, SameDay)];
         for (hour, minute, expected) in cases {
@@ -169,5 +230,38 @@ mod tests {
         }
         assert_eq!(NextDay.open_time(5 * HOUR_NS), Some(0));
         assert_eq!(AsStamped.open_time(5 * HOUR_NS), None);
+    }
+
+    /// Midnights of London, Tokyo and New York that were appended to years of dates.
+    #[test]
+    fn times_in_utc_tell_their_days_beside_dates() {
+        let weekday = |k: i64| 4 + k / 5 * 7 + k % 5;
+        let dates = || (0..1_020).map(move |k| RowTime::Wall(weekday(k) * DAY_NS));
+        for [winter, summer] in [[0, -1], [-9, -9], [5, 4]] {
+            let midnight = move |k: i64| {
+                let hour = if k < 1_020 { winter } else { summer };
+                RowTime::Utc(weekday(k) * DAY_NS + hour * HOUR_NS)
+            };
+            // Months, days around a change of clocks, one day, a winter and two days of summer.
+            for places in [1_020..1_190, 1_018..1_021, 1_021..1_022, 900..1_022] {
+                let days = RowDays::told_by(Timeframe::D1, || dates().chain(places.clone().map(midnight)));
+                for k in places.clone() {
+                    assert_eq!(days.open_time(midnight(k), 0), Some(weekday(k) * DAY_NS), "{places:?} {summer}");
+                }
+                assert_eq!(days.open_time(RowTime::Wall(weekday(7) * DAY_NS), 0), Some(weekday(7) * DAY_NS));
+            }
+        }
+        let weeks = |on_clock: fn(i64) -> RowTime, hour: i64| {
+            (0..60).map(move |week| on_clock((4 + 7 * week) * DAY_NS + hour * HOUR_NS))
+        };
+        let days = RowDays::told_by(Timeframe::W1, || weeks(RowTime::Wall, 0).chain(weeks(RowTime::Utc, -1).take(4)));
+        assert_eq!(days.open_time(RowTime::Utc(4 * DAY_NS - HOUR_NS), 0), Some(4 * DAY_NS));
+        // A market of seven days has days that begin at their times.
+        let coin = || (0..60).map(|day| RowTime::Wall(day * DAY_NS));
+        let later = || (0..5).map(move |k| RowTime::Utc(weekday(k) * DAY_NS + 5 * HOUR_NS));
+        let days = RowDays::told_by(Timeframe::D1, || coin().chain(later()));
+        assert_eq!(days, RowDays::all(SessionDays::AsStamped));
+        assert_eq!(RowDays::told_by(Timeframe::D1, later), RowDays::all(SessionDays::SameDay));
+        assert_eq!(RowDays::told_by(Timeframe::H4, later), RowDays::all(SessionDays::AsStamped));
     }
 }

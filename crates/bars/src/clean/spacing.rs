@@ -102,12 +102,13 @@ impl Spacings {
         (self.total >= SHOWN_MIN && self.are_multiples_of(timeframe)).then_some(timeframe)
     }
 
-    /// True if every distance is a multiple of that timeframe.
+    /// True if every distance is a multiple of that timeframe. Between two midnights of an exchange,
+    /// its clock may be moved by an hour.
     pub(crate) fn are_multiples_of(&self, timeframe: Timeframe) -> bool {
-        let (bar_ns, change_ns) = (timeframe.duration_ns(), clock_change_ns(timeframe));
-        let is_multiple =
-            |spacing_ns| !is_shorter(spacing_ns, timeframe) && (spacing_ns + change_ns) % bar_ns <= 2 * change_ns;
-        self.counts.keys().all(|&spacing_ns| is_multiple(spacing_ns))
+        let bar_ns = timeframe.duration_ns();
+        let change_ns = if matches!(timeframe, Timeframe::D1 | Timeframe::W1) { HOUR_NS } else { 0 };
+        let is_multiple = |late_ns: i64| late_ns >= bar_ns && late_ns % bar_ns <= 2 * change_ns;
+        self.counts.keys().all(|&spacing_ns| is_multiple(spacing_ns.saturating_add(change_ns)))
     }
 
     /// True if the bars can be of that timeframe: some are as far apart, and all by multiples of
@@ -122,7 +123,10 @@ impl Spacings {
     pub(crate) fn evidently_longer(&self, base: Timeframe) -> Option<Timeframe> {
         let own = self.only().filter(|own| *own > base)?;
         let multiple = own.duration_ns() as f64 / base.duration_ns() as f64;
-        (self.total as f64 * multiple.ln() > CHANCE_OF.ln()).then_some(own)
+        // Those over a change of clocks show less.
+        let whole = self.counts.iter().filter(|(spacing_ns, _)| **spacing_ns % own.duration_ns() == 0);
+        let shown: u64 = whole.map(|(_, count)| count).sum();
+        (shown as f64 * multiple.ln() > CHANCE_OF.ln()).then_some(own)
     }
 
     /// The commonest distance shorter than `base`, in nanoseconds, where most distances are
@@ -322,7 +326,7 @@ mod tests {
         let year = spacings(&times(&[5, 5, 5, 4, 4, 4, 4, 5, 5]));
         assert_eq!((year.base(None).unwrap(), year.only()), (Timeframe::W1, Some(Timeframe::W1)));
         assert_eq!((year.warnings(Timeframe::W1), year.evidently_shorter(Timeframe::W1)), (Vec::new(), None));
-        assert!(year.fits(Timeframe::W1) && !year.are_multiples_of(Timeframe::D1));
+        assert!(year.fits(Timeframe::W1) && !year.fits(Timeframe::D1));
         // Two bars with the change between them.
         for hours in [[5, 4], [4, 5]] {
             let two = spacings(&times(&hours));
@@ -333,6 +337,25 @@ mod tests {
         }
         let early = spacings(&times(&[5, 5, 5, 2, 5]));
         assert!(early.warnings(Timeframe::W1)[0].starts_with("1 bar opens before") && early.only().is_none());
+    }
+
+    /// Days of New York beside hours were taken for hours.
+    #[test]
+    fn a_day_may_have_an_hour_more_or_less() {
+        let day = 1_440;
+        // From Friday to Monday, and from Saturday to Sunday.
+        for later in [3, 1] {
+            for moved in [-60, 60] {
+                let year = spacings(&[0, day, 2 * day, 3 * day, (3 + later) * day + moved, (4 + later) * day + moved]);
+                assert_eq!(
+                    (year.only(), year.evidently_longer(Timeframe::H1)),
+                    (Some(Timeframe::D1), Some(Timeframe::D1))
+                );
+                assert!(year.fits(Timeframe::D1) && !year.fits(Timeframe::H4));
+            }
+        }
+        let hours = spacings(&[0, day, 2 * day, 3 * day, 3 * day + 120]);
+        assert!(hours.only().is_none() && hours.evidently_longer(Timeframe::H1).is_none());
     }
 
     #[test]

@@ -29,6 +29,11 @@ impl RowTime {
         }
     }
 
+    /// True for a time with its own offset.
+    pub(crate) fn is_utc(self) -> bool {
+        matches!(self, RowTime::Utc(_))
+    }
+
     /// True if both are UTC, or both on the wall clock.
     pub(crate) fn is_on_the_clock_of(self, other: RowTime) -> bool {
         matches!((self, other), (RowTime::Wall(_), RowTime::Wall(_)) | (RowTime::Utc(_), RowTime::Utc(_)))

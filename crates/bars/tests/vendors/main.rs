@@ -7,9 +7,10 @@ mod written;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use megabatch_bars::{
-    FormatName, OnError, ReadOptions, Recording, Repeats, RowError, RowFix, Timeframe, read, read_all,
+    FormatName, OnError, Overlaps, ReadOptions, Recording, Repeats, RowError, RowFix, Timeframe, read, read_all,
 };
 use written::{read_texts, repair, with_files};
 
@@ -398,6 +399,44 @@ fn a_daily_bar_is_of_its_session() {
     assert_eq!(times[0][0] % DAY_NS, 0);
 }
 
+/// Midnights of London that were appended to dates opened at 23:00 of the day before, and those of
+/// Tokyo were refused.
+#[test]
+fn dates_and_midnights_of_an_exchange_are_of_one_series() {
+    let rows = |places: Range<usize>, stamp: &dyn Fn(usize) -> String| -> String {
+        let header = "date,open,high,low,close,volume\n".to_owned();
+        header + &places.map(|k| format!("{},1,2,1,2,3\n", stamp(weekday(k)))).collect::<String>()
+    };
+    // London's summer begins on 2025-03-30, 454 days after the first.
+    let is_winter = |day: usize| day < 454;
+    let london = |day: usize| match is_winter(day) {
+        true => format!("{} 00:00:00+00:00", date(day)),
+        false => format!("{} 23:00:00+00:00", date_before(day)),
+    };
+    let tokyo = |day: usize| format!("{} 15:00:00+00:00", date_before(day));
+    let kolkata = |day: usize| format!("{} 18:30:00+00:00", date_before(day));
+    let new_york = |day: usize| format!("{} 0{}:00:00+00:00", date(day), if is_winter(day) { 5 } else { 4 });
+    let options = ReadOptions {
+        symbol: Some("VOD".to_owned()),
+        base: Some(Timeframe::D1),
+        overlaps: Overlaps::EqualOnce,
+        ..ReadOptions::default()
+    };
+    let stamps: [&dyn Fn(usize) -> String; 4] = [&london, &tokyo, &kolkata, &new_york];
+    for stamp in stamps {
+        // Months, and nights that bring a day and the one before.
+        for parts in [vec![250..400], vec![323..325, 324..326, 325..327, 326..328]] {
+            let (begin, end) = (parts[0].start, parts.last().unwrap().end);
+            let mut texts = vec![rows(0..begin + 1, &date)];
+            texts.extend(parts.iter().map(|places| rows(places.clone(), stamp)));
+            let names = ["a.csv", "b.csv", "c.csv", "d.csv", "e.csv"];
+            let files: Vec<_> = names.into_iter().zip(texts.iter().map(String::as_str)).collect();
+            let expected = read_texts(&[("a.csv", &rows(0..end, &date))], &options).unwrap().bars;
+            assert_eq!(read_texts(&files, &options).unwrap().bars, expected, "{}", stamp(begin));
+        }
+    }
+}
+
 /// Days of a share, whose times are as `stamp` makes them of their place and day.
 fn share(stamp: &dyn Fn(usize, usize) -> String) -> String {
     let row = |k: usize| format!("{},1,2,1,2,3\n", stamp(k, weekday(k)));
@@ -505,6 +544,58 @@ fn a_weekly_bar_is_of_its_week() {
     let days = share(&|_, day| date(day));
     let own = read_texts(&[("AAPL_D1.csv", &days), ("AAPL_W1.csv", &new_york)], &own_weeks).unwrap().summary.own;
     assert_eq!(own[0].summary.first_open_time, MONDAY_NS + 5 * 60 * MINUTE_NS);
+}
+
+/// A week of which a file had a row on Wednesday closed a week after that.
+#[test]
+fn the_row_of_a_week_that_has_not_ended_is_that_of_its_monday() {
+    let rows = |weeks: Range<usize>, last: Option<usize>| -> String {
+        let row = |day: usize| format!("{},1,2,1,2,3\n", date(day));
+        let rows: String = weeks.map(|week| row(7 * week)).chain(last.map(row)).collect();
+        format!("date,open,high,low,close,volume\n{rows}")
+    };
+    let options = ReadOptions {
+        symbol: Some("AAPL".to_owned()),
+        base: Some(Timeframe::W1),
+        overlaps: Overlaps::EqualOnce,
+        ..ReadOptions::default()
+    };
+    let read_weeks = |files: &[(&str, &str)]| read_texts(files, &options).unwrap();
+    let live = rows(0..20, Some(142));
+    let Recording { bars, summary, .. } = read_weeks(&[("a.csv", &*live)]);
+    assert_eq!(bars, read_weeks(&[("a.csv", &*rows(0..21, None))]).bars);
+    let expected = "a.csv: line 22 is of 2024-05-22, and all other rows are of Mondays: it is the row of the week from 2024-05-20 on";
+    assert!(summary.warnings.iter().any(|warning| warning.ends_with(expected)), "{:?}", summary.warnings);
+    // The whole week comes later; so does the row of a day.
+    let expected = read_weeks(&[("a.csv", &*rows(0..24, None))]).bars;
+    assert_eq!(read_weeks(&[("a.csv", &*live), ("b.csv", &*rows(20..24, None))]).bars, expected);
+    let day = rows(0..0, Some(7 * 23 + 3));
+    assert_eq!(read_weeks(&[("a.csv", &*rows(0..23, None)), ("b.csv", &*day)]).bars, expected);
+}
+
+/// Days at midnights of an exchange were refused beside hours, as files that overlap, once its clock
+/// was changed.
+#[test]
+fn days_of_an_exchange_stand_beside_hours() {
+    let row = |day: usize, hour: usize| format!("{} {hour}:00:00+00:00,1,2,1,2,3\n", date(day));
+    let hours: String = (0..60).flat_map(|k| (14..20).map(move |hour| row(weekday(k), hour))).collect();
+    let hours = format!("date,open,high,low,close,volume\n{hours}");
+    let new_york = share(&|_, day| format!("{} 0{}:00:00+00:00", date(day), if day < 70 { 5 } else { 4 }));
+    let london = share(&|_, day| match day < 70 {
+        true => format!("{} 00:00:00+00:00", date(day)),
+        false => format!("{} 23:00:00+00:00", date_before(day)),
+    });
+    for days in [&new_york, &london] {
+        let read_with = |own_bars: Vec<Timeframe>| {
+            let options = ReadOptions { own_bars, ..ReadOptions::default() };
+            read_texts(&[("AAPL_H1.csv", &hours), ("AAPL_D1.csv", days)], &options).unwrap().summary
+        };
+        let own = read_with(vec![Timeframe::D1]).own;
+        let found = &own[0].summary;
+        assert_eq!((own.len(), found.bars.all, found.first_open_time), (1, 60, MONDAY_NS));
+        let compared = read_with(Vec::new()).compared;
+        assert_eq!((compared.len(), compared[0].timeframe), (1, Timeframe::D1));
+    }
 }
 
 /// Own bars whose header names a clock were read by that of the shorter bars.

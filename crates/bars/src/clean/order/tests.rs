@@ -4,11 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::bars::Bars;
+use crate::clean::sessions::SessionDays;
 use crate::error::row_error::OnError;
 use crate::time::timestamp::{DAY_NS, DateStyle, HOUR_NS, MINUTE_NS, parse_stamp};
 
 fn clock(zone: &Zone) -> RowClock<'_> {
-    let (base, repeats, days) = (Timeframe::M1, Repeats::Refuse, SessionDays::AsStamped);
+    let (base, repeats, days) = (Timeframe::M1, Repeats::Refuse, RowDays::all(SessionDays::AsStamped));
     RowClock { zone, base, stamp_delay_ns: 0, repeats, days, beside_shorter: false }
 }
 

@@ -91,6 +91,28 @@ fn a_day_that_carries_a_time_of_day_is_appended_as_that_of_its_date() {
     leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
 }
 
+/// A day a night at London's midnight was refused after dates once its summer began, on 2018-03-25.
+#[test]
+fn midnights_of_an_exchange_are_appended_to_dates() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = days(folder.path().join("KO-old.csv"), 0..59, |_, date| date.to_owned());
+    let out = folder.path().join("series.h5");
+    let made_of = |file: PathBuf| Recipe {
+        timeframes: windows("D1:5"),
+        features: "log_return".parse().unwrap(),
+        ..base(vec![file])
+    };
+    ingest(&made_of(old), &out, &Host::silent()).unwrap();
+    let midnight = |k: usize, date: &str| format!("{date} 00:00:00+0{}:00", if k < 60 { 0 } else { 1 });
+    for last in 59..64 {
+        let night = days(folder.path().join(format!("KO-{last}.csv")), last - 1..last + 1, midnight);
+        let report = append(&made_of(night), &[], &out, &Host::silent()).unwrap();
+        let closes = (17_532 + last / 5 * 7 + last % 5 + 1) as i64 * 86_400_000_000_000;
+        assert_eq!(report.json["source"]["instruments"][0]["last_close_time_ns"], closes, "{}", report.text);
+    }
+    leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+}
+
 /// The folder of a symbol's days is named again; one day more is in it, and one file has grown.
 #[test]
 fn a_folder_may_be_named_again() {
