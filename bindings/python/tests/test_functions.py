@@ -740,6 +740,37 @@ except KeyboardInterrupt:
         self.assertEqual(len(longer), len(expected))
         np.testing.assert_array_equal(longer[: len(longer)]["D1"], expected[: len(expected)]["D1"])
 
+    def test_a_context_that_ends_early_is_told(self) -> None:
+        own, options = self.shares()
+        other, path = own[["Open", "High", "Low", "Close"]] * 2, self.folder / "SPY.csv"
+        with mock.patch.object(_functions, "log_note") as told:
+            mb.ingest(own, context={"SPY": other}, **options)
+            early = mb.ingest(own, context={"SPY": other[:-1]}, **options)
+            mb.leak(early, samples=1, context={"SPY": other[:-1]})
+        # Nothing was said, neither of one day nor of 15.
+        told.assert_called_once()
+        other[:-15].to_csv(path)
+        for context, count in ((other[:-1], "1 D1 bar"), (other[:-15], "15 D1 bars"), (path, "15 D1 bars")):
+            with self.assertLogs("megabatch", "WARNING") as log:
+                mb.ingest(own, context={"SPY": context}, **options)
+            found = [line for line in log.output if "warning: context SPY: its bars end at" in line]
+            self.assertEqual(len(found), 1, log.output)
+            self.assertRegex(found[0], f" UTC, {count} before those of KO: from there on its last values are seen; give newer")
+
+    def test_the_first_bar_that_sees_an_old_context_is_told(self) -> None:
+        own, options = self.shares()
+        other = own[["Open", "High", "Low", "Close"]][:140] * 2
+        # Without a Monday: its Friday is three days old then.
+        for context, silent, told in ((other, (), (140, 159)), (other.drop(index=other.index[53]), (140,), (159,))):
+            ds = mb.ingest(own[:140], context={"SPY": context}, out=self.folder / "own.h5", **options)
+            run = mb.train(ds, MODEL, out=self.folder / f"run{len(context)}", max_steps=2)
+            for place in (*silent, *told):
+                with mock.patch.object(_functions, "log_note") as note:
+                    follower = run.follow(context={"SPY": context})
+                    note.assert_not_called()
+                    follower.push(own.iloc[place])
+                self.assertEqual(note.call_count, place in told, (place, note.mock_calls))
+
     def test_features_go_on_with_a_context_alone(self) -> None:
         own, options = self.shares()
         other = own[["Open", "High", "Low", "Close"]] * 2

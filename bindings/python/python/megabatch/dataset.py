@@ -727,6 +727,8 @@ def _functions_again(
     target: _functions.BarFunction | None,
     context: Mapping[str, Any] | None,
     path: pathlib.Path,
+    *,
+    doubts_end: bool = True,
 ) -> dict[str, Any] | None:
     """Functions of the series at `path`, given again."""
     stated, called = _functions.split(features)
@@ -739,7 +741,7 @@ def _functions_again(
         return None
     _, library, names, read_by = _megabatch.function_inputs(path)
     others = [Context(name, frame, names, dict(read_by), bool(called)) for name, frame in frames.items()]
-    return _functions.Functions(called, target, library, others).native()
+    return _functions.Functions(called, target, library, others, doubts_end=doubts_end).native()
 
 
 def _told(answer: tuple[str, dict[str, Any]], lines: Iterable[str] = ()) -> IngestReport:
@@ -827,6 +829,7 @@ def leak(
     places = [_arguments.require_path(one, "source", takes) for one in source]
     samples, seed = _arguments.whole_number(samples, "samples", 1), _arguments.whole_number(seed, "seed")
     _, settings = _settings.sources(config, {})
-    functions = _functions_again(features, target, context, path)
+    # What was told when the series was made is not told again.
+    functions = _functions_again(features, target, context, path, doubts_end=False)
     text, facts = _megabatch.leak(path, places, _context(context)[0], samples, seed, settings, functions)
     return LeakProof(in_python(text), facts)

@@ -159,6 +159,10 @@ impl Recipe {
         if let Some(context) = &context {
             // Later their files may have more rows.
             recordings.fingerprints.extend(context.file_fingerprints());
+            // A proof tells again nothing that was told when the series was made.
+            if !matches!(usage, FunctionUse::Proven(..)) {
+                context.note_ends(&recordings, host)?;
+            }
         }
         let functions = context.as_ref().map(|context| context as &dyn BarFunctions).or(host.functions);
         let call = usage.call();
