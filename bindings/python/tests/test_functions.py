@@ -776,7 +776,7 @@ except KeyboardInterrupt:
         other = own[["Open", "High", "Low", "Close"]] * 2
         expected = mb.ingest(own[:120], context={"SPY": other}, out=self.folder / "whole.h5", **options)
         # Nothing was written, and nothing was said.
-        for again in (own[:120], own[110:120]):
+        for again in (own[:120], own[110:120], None):
             ds = mb.ingest(own[:120], context={"SPY": other[:110]}, out=self.folder / "own.h5", **options)
             with self.assertRaisesRegex(mb.DataError, "^context SPY: these are not the bars that .*own.h5 was made of"):
                 mb.leak(ds, samples=1, context={"SPY": other})
