@@ -893,6 +893,28 @@ print(ds.fingerprint())
             for name in ("M1", "M5"):
                 np.testing.assert_array_equal(ds[: len(ds)][name], expected[: len(expected)][name])
 
+    def test_days_of_an_answer_may_be_midnights_of_their_exchange(self) -> None:
+        own, options = self.shares()
+        own = own.tz_localize("America/New_York")
+
+        def plain(bars: pandas.DataFrame) -> pandas.Series:
+            return bars["close"].diff().rename("change")
+
+        def by_midnight(bars: pandas.DataFrame) -> pandas.Series:
+            return plain(bars.set_index(own.index))[::-1]
+
+        # Its index is that of the frame that was given, and was refused.
+        expected, ds = (mb.ingest(own, **{**options, "features": [function]}) for function in (plain, by_midnight))
+        np.testing.assert_array_equal(ds[: len(ds)]["D1"], expected[: len(expected)]["D1"])
+
+        def by_six(bars: pandas.DataFrame) -> pandas.Series:
+            return plain(bars.set_index(own.index + pandas.Timedelta("6h")))
+
+        # What was advised gave NaN at every bar.
+        with self.assertRaisesRegex(mb.DataError, r"no bar opens then: give one row a bar, .*, such as with \.to_numpy\(\)$"):
+            mb.ingest(own, **{**options, "features": [by_six]})
+        mb.ingest(own, **{**options, "features": [lambda bars: {"change": by_six(bars).to_numpy()}]})
+
     def test_answers_that_are_no_features_are_refused(self) -> None:
         frame = self.frame(2)
 

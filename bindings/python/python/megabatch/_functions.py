@@ -21,6 +21,7 @@ BarFunction = Callable[[Any], Any]
 """Takes a frame of closed bars, and gives as many rows: a frame, a series or arrays by name."""
 
 _TIMES = ("time", "close_time")
+_DAY_NS = 86_400_000_000_000
 _LABEL_END = "label_end"
 _Arrays = dict[str, npt.NDArray[np.float64]]
 _Column = tuple[str, str, bytes, bool]
@@ -357,7 +358,10 @@ def _by_times(answer: Any, times: Mapping[str, npt.NDArray[np.int64]]) -> Any:
     order = np.argsort(found, kind="stable")
     # Times that were shifted by a bar keep their name, and may be those of the other column.
     clocks: Mapping[str, npt.NDArray[np.int64]] = {index.name: times[index.name]} if index.name in times else times
-    if any(np.array_equal(found[order], own) for own in clocks.values()):
+    # Days may be at midnights of their exchange, as in the frame that was given.
+    dates = answer.index.tz_localize(None).to_numpy("datetime64[ns]").view(np.int64)
+    is_dated = "time" in clocks and not np.any(dates % _DAY_NS) and np.array_equal(dates[order], times["time"])
+    if is_dated or any(np.array_equal(found[order], own) for own in clocks.values()):
         return answer.iloc[order]
     name, own = next(iter(clocks.items()))
     verb = "opens" if name == "time" else "closes"
@@ -369,8 +373,8 @@ def _by_times(answer: Any, times: Mapping[str, npt.NDArray[np.int64]]) -> Any:
     else:
         fault = f"{_shown(found[order][1:][np.diff(found[order]) == 0][0])} twice"
     raise DataError(
-        f"the times in the index of the answer are not those of the bars: it has {fault}: give one row a bar, such as with "
-        f".reindex(frame[{name!r}])"
+        f"the times in the index of the answer are not those of the bars: it has {fault}: give one row a bar, in "
+        f"their order and without these times, such as with .to_numpy()"
     )
 
 
