@@ -735,6 +735,9 @@ except KeyboardInterrupt:
         # A row of the time before that has changed is refused.
         with self.assertRaisesRegex(mb.DataError, "^context SPY: these are not the bars that .* would become another one"):
             ds.append(own[110:], context={"SPY": changed})
+        # The bars were blamed.
+        with self.assertRaisesRegex(mb.DataError, r"^context SPY: with these bars the first \d+ bars of KO have no features.*: give all bars"):
+            ds.append(own[110:], context={"SPY": other[110:]})
         # A context that had ended before its bars was refused.
         longer = ds.append(own[110:], context={"SPY": other})
         self.assertEqual(len(longer), len(expected))
