@@ -35,6 +35,8 @@ _SHOWN_MAX = 40
 _FILE_NAME_MAX = 200
 """Bytes of a symbol that a file may be named after; file systems take 255 with the ending."""
 _DAY_NS = 86_400_000_000_000
+_OFFSET = re.compile(r":\d{2}(?:\.\d+)?\s*([+-]\d{2}:?\d{2}|Z)$")
+"""The offset at the end of a time of day."""
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
 """1980 and 2100."""
@@ -961,6 +963,11 @@ class _Pandas(_Table):
             values, call = ", periods", f"{place}{'' if name == 'the index' else '.dt'}.to_timestamp()"
         elif isinstance(first, str):
             values = f", text such as {first!r}"
+            offsets = {found and found[1] for found in map(_OFFSET.search, map(str, known))}
+            # Without it pandas refuses several.
+            call = f"pandas.to_datetime({place}, utc=True)" if len(offsets) > 1 else call
+        elif isinstance(first, datetime.datetime) and first.tzinfo is not None:
+            values, call = ", times with a zone each", f"pandas.to_datetime({place}, utc=True)"
         elif isinstance(first, datetime.date):
             values = ", dates without a time of day"
         return _no_times(name, series.dtype, values, f"{place} = {call}")
