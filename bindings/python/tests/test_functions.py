@@ -743,6 +743,17 @@ except KeyboardInterrupt:
         self.assertEqual(len(longer), len(expected))
         np.testing.assert_array_equal(longer[: len(longer)]["D1"], expected[: len(expected)]["D1"])
 
+    def test_rows_of_a_context_without_prices_are_no_bars(self) -> None:
+        own, options = self.shares()
+        other = own[["Open", "High", "Low", "Close"]] * 2
+        missing = other.drop(index=other.index[50])
+        expected = mb.ingest(own, context={"SPY": missing}, **options).fingerprint()
+        # A row of NaN was refused, and no row was called no format.
+        self.assertEqual(mb.ingest(own, context={"SPY": missing.reindex(own.index)}, **options).fingerprint(), expected)
+        for empty, message in ((other * np.nan, "all 160 rows are empty"), (other[:0], "it has no rows")):
+            with self.assertRaisesRegex(mb.DataError, f"^context SPY: the frame: {message} .a failed download"):
+                mb.ingest(own, context={"SPY": empty}, **options)
+
     def test_a_context_that_ends_early_is_told(self) -> None:
         own, options = self.shares()
         other, path = own[["Open", "High", "Low", "Close"]] * 2, self.folder / "SPY.csv"

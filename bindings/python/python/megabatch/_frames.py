@@ -200,14 +200,17 @@ def _by_columns(
 
 
 def single_instrument(frame: Any, name: str) -> tuple[Bars, list[str]]:
-    """The bars in `frame` of the instrument that is called `name`, and the names of their columns without a role. The only
-    instrument of a frame may have another name there."""
+    """The bars in `frame` of the instrument that is called `name`, without rows that have no price, and the names of their
+    columns without a role. The only instrument of a frame may have another name there."""
     own = frame.collect() if hasattr(frame, "collect") else frame
     tables = _by_ticker(own)
     symbols: Iterable[Any] | None = _Table.open(own).symbols() if tables is None else tables
     names = list(dict.fromkeys(symbols)) if symbols is not None else []
     symbol = names[0] if len(names) == 1 else name
-    return by_symbol(own, symbol, columns=None)[symbol], number_columns(own)
+    bars = _known(by_symbol(own, symbol, columns=None)[symbol])
+    if bars.is_empty():
+        refuse_empty({symbol: bars.emptiness()}, 1, None)
+    return bars, number_columns(own)
 
 
 def refuse_empty(empty: Mapping[str, str], instruments: int, on_error: str | None) -> None:
@@ -494,9 +497,10 @@ def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -
 
 
 def _known(bars: Bars) -> Bars:
-    """The bars of one of several instruments, which share times: one that was not traded has a row without prices."""
+    """The bars of one of several instruments, which share times: one that was not traded has a row without prices. So has
+    one whose frame has the times of another."""
     known = bars.at_rows(np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0)))
-    return dataclasses.replace(known, empty_rows=len(bars.rows) - len(known.rows))
+    return dataclasses.replace(known, empty_rows=bars.empty_rows + len(bars.rows) - len(known.rows))
 
 
 def _by_ticker(frame: Any) -> dict[str, Any] | None:
