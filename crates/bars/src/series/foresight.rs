@@ -22,8 +22,8 @@ const LAST: usize = 20;
 /// Least correlation that no honest column has. Prices that jump between bid and ask have
 /// correlations of up to 0.4 from one bar to the next.
 const IMPLAUSIBLE: f64 = 0.5;
-/// Bars, in multiples of those of a return, from which on [`IMPLAUSIBLE`] is no chance: returns that
-/// overlap are fewer than they seem.
+/// Bars, in multiples of those of a return, from which on [`IMPLAUSIBLE`] is no chance: returns
+/// that overlap are fewer than they seem.
 const MANY_BARS: usize = 500;
 /// The same for a correlation that is [`STANDARD_ERRORS`] above it.
 const FEW_BARS: usize = 20;
