@@ -891,8 +891,12 @@ class Columns(InFolder):
         wide = self.wide()
         days, one = wide.index, wide.xs("AAA", axis=1, level="Ticker")
         digits = pandas.Index(days.strftime("%Y%m%d").astype(int))
+        # Until April, by two offsets.
+        offsets = days.tz_localize("America/New_York").strftime("%Y-%m-%d %H:%M:%S%z")
         cases: list[tuple[Any, str]] = [
             (days.strftime("%Y-%m-%d"), "text such as '2020-01-01': expected times; convert it, such as with (.*)$"),
+            (offsets, r"text such as '2020-01-01 00:00:00-0500': .* such as with (.* = .*, utc=True\))$"),
+            (pandas.Index([pandas.Timestamp(time) for time in offsets]), "times with a zone each: .* such as with (.*)$"),
             (pandas.Index(days.date), "dates without a time of day: .* such as with (.*)$"),
             (days.to_period("D"), "periods: expected times; convert it, such as with (.*)$"),
             (digits, "dates such as 20200101: .* such as with (.*)$"),

@@ -735,17 +735,63 @@ except KeyboardInterrupt:
         # A row of the time before that has changed is refused.
         with self.assertRaisesRegex(mb.DataError, "^context SPY: these are not the bars that .* would become another one"):
             ds.append(own[110:], context={"SPY": changed})
+        # The bars were blamed.
+        begins_later = r"^context SPY: with these bars the first \d+ bars of KO have no features, .*: give all bars of the other"
+        with self.assertRaisesRegex(mb.DataError, begins_later):
+            ds.append(own[110:], context={"SPY": other[110:]})
         # A context that had ended before its bars was refused.
         longer = ds.append(own[110:], context={"SPY": other})
         self.assertEqual(len(longer), len(expected))
         np.testing.assert_array_equal(longer[: len(longer)]["D1"], expected[: len(expected)]["D1"])
+
+    def test_rows_of_a_context_without_prices_are_no_bars(self) -> None:
+        own, options = self.shares()
+        other = own[["Open", "High", "Low", "Close"]] * 2
+        missing = other.drop(index=other.index[50])
+        expected = mb.ingest(own, context={"SPY": missing}, **options).fingerprint()
+        # A row of NaN was refused, and no row was called no format.
+        self.assertEqual(mb.ingest(own, context={"SPY": missing.reindex(own.index)}, **options).fingerprint(), expected)
+        for empty, message in ((other * np.nan, "all 160 rows are empty"), (other[:0], "it has no rows")):
+            with self.assertRaisesRegex(mb.DataError, f"^context SPY: the frame: {message} .a failed download"):
+                mb.ingest(own, context={"SPY": empty}, **options)
+
+    def test_a_context_that_ends_early_is_told(self) -> None:
+        own, options = self.shares()
+        other, path = own[["Open", "High", "Low", "Close"]] * 2, self.folder / "SPY.csv"
+        with mock.patch.object(_functions, "log_note") as told:
+            mb.ingest(own, context={"SPY": other}, **options)
+            early = mb.ingest(own, context={"SPY": other[:-1]}, **options)
+            mb.leak(early, samples=1, context={"SPY": other[:-1]})
+        # Nothing was said, neither of one day nor of 15.
+        told.assert_called_once()
+        other[:-15].to_csv(path)
+        for context, count in ((other[:-1], "1 D1 bar"), (other[:-15], "15 D1 bars"), (path, "15 D1 bars")):
+            with self.assertLogs("megabatch", "WARNING") as log:
+                mb.ingest(own, context={"SPY": context}, **options)
+            found = [line for line in log.output if "warning: context SPY: its bars end at" in line]
+            self.assertEqual(len(found), 1, log.output)
+            self.assertRegex(found[0], f" UTC, {count} before those of KO: from there on its last values are seen; give newer")
+
+    def test_the_first_bar_that_sees_an_old_context_is_told(self) -> None:
+        own, options = self.shares()
+        other = own[["Open", "High", "Low", "Close"]][:140] * 2
+        # Without a Monday: its Friday is three days old then.
+        for context, silent, told in ((other, (), (140, 159)), (other.drop(index=other.index[53]), (140,), (159,))):
+            ds = mb.ingest(own[:140], context={"SPY": context}, out=self.folder / "own.h5", **options)
+            run = mb.train(ds, MODEL, out=self.folder / f"run{len(context)}", max_steps=2)
+            for place in (*silent, *told):
+                with mock.patch.object(_functions, "log_note") as note:
+                    follower = run.follow(context={"SPY": context})
+                    note.assert_not_called()
+                    follower.push(own.iloc[place])
+                self.assertEqual(note.call_count, place in told, (place, note.mock_calls))
 
     def test_features_go_on_with_a_context_alone(self) -> None:
         own, options = self.shares()
         other = own[["Open", "High", "Low", "Close"]] * 2
         expected = mb.ingest(own[:120], context={"SPY": other}, out=self.folder / "whole.h5", **options)
         # Nothing was written, and nothing was said.
-        for again in (own[:120], own[110:120]):
+        for again in (own[:120], own[110:120], None):
             ds = mb.ingest(own[:120], context={"SPY": other[:110]}, out=self.folder / "own.h5", **options)
             with self.assertRaisesRegex(mb.DataError, "^context SPY: these are not the bars that .*own.h5 was made of"):
                 mb.leak(ds, samples=1, context={"SPY": other})
@@ -861,6 +907,28 @@ print(ds.fingerprint())
             ds = mb.ingest(frame, features=[function], **OPTIONS)
             for name in ("M1", "M5"):
                 np.testing.assert_array_equal(ds[: len(ds)][name], expected[: len(expected)][name])
+
+    def test_days_of_an_answer_may_be_midnights_of_their_exchange(self) -> None:
+        own, options = self.shares()
+        own = own.tz_localize("America/New_York")
+
+        def plain(bars: pandas.DataFrame) -> pandas.Series:
+            return bars["close"].diff().rename("change")
+
+        def by_midnight(bars: pandas.DataFrame) -> pandas.Series:
+            return plain(bars.set_index(own.index))[::-1]
+
+        # Its index is that of the frame that was given, and was refused.
+        expected, ds = (mb.ingest(own, **{**options, "features": [function]}) for function in (plain, by_midnight))
+        np.testing.assert_array_equal(ds[: len(ds)]["D1"], expected[: len(expected)]["D1"])
+
+        def by_six(bars: pandas.DataFrame) -> pandas.Series:
+            return plain(bars.set_index(own.index + pandas.Timedelta("6h")))
+
+        # What was advised gave NaN at every bar.
+        with self.assertRaisesRegex(mb.DataError, r"no bar opens then: give one row a bar, .*, such as with \.to_numpy\(\)$"):
+            mb.ingest(own, **{**options, "features": [by_six]})
+        mb.ingest(own, **{**options, "features": [lambda bars: {"change": by_six(bars).to_numpy()}]})
 
     def test_answers_that_are_no_features_are_refused(self) -> None:
         frame = self.frame(2)

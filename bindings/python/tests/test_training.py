@@ -958,6 +958,8 @@ class Following(InFolder):
 
     def test_forecasts_are_the_predictions_of_the_samples(self) -> None:
         import pandas
+        import polars
+        import pyarrow
         from megabatch import _pushed_bar
 
         csv = self.bars(21)
@@ -1013,6 +1015,16 @@ class Following(InFolder):
             pushed = list(run.follow(named))
             self.assertEqual([one.time for one in pushed], [one.time for one in by_frame[: len(pushed)]])
             self.assertGreater(len(pushed), 20)
+        # A frame of one row had no time, or a row in the place of a price.
+        plain = indexed.reset_index()
+        for table in (indexed, plain, both, polars.from_pandas(plain), pyarrow.Table.from_pandas(plain)):
+            follower = run.follow()
+            pushed = [own for own in (follower.push(table[place : place + 1]) for place in range(60)) if own is not None]
+            self.assertEqual([own.time for own in pushed], [own.time for own in by_frame[: len(pushed)]])
+            self.assertGreater(len(pushed), 20)
+            several = r"^push takes one bar, and this is a frame of 2 rows: push each row, or follow the frame, as run\.follow\(frame\)$"
+            with self.assertRaisesRegex(mb.ConfigError, several):
+                follower.push(table[:2])
         self.assertEqual(_pushed_bar.time_text(datetime.date(2024, 1, 31), None), "2024-01-31T00:00:00Z")
         # A bar that the rule of the data drops is refused as any other.
         skipping = mb.ingest(past, symbol="EURUSD", out=self.folder / "skipping.h5", on_error="skip", **options)

@@ -137,10 +137,14 @@ class ContextBars:
     def __len__(self) -> int:
         return len(self._close_ns)
 
-    def longest_wait(self, close_ns: npt.NDArray[np.int64]) -> int:
-        """The most of `close_ns` at which one bar is the last that had closed."""
-        place = np.searchsorted(self._close_ns, close_ns, side="right") - 1
-        return int(np.bincount(place[place >= 0]).max(initial=0))
+    def wait(self, close_ns: npt.NDArray[np.int64], until_ns: int) -> Wait:
+        """How long each bar, one or more, is the last that had closed, up to `until_ns`."""
+        before = close_ns[close_ns <= until_ns]
+        place = np.searchsorted(self._close_ns, before, side="right") - 1
+        before, place = before[place >= 0], place[place >= 0]
+        seen = np.bincount(place, minlength=len(self))
+        oldest_ns = int((before - self._close_ns[place]).max(initial=0))
+        return Wait(int(self._close_ns[-1]), until_ns, int(seen[-1]), int(seen.max()), oldest_ns)
 
     def looked_up(
         self, columns: Mapping[str, npt.NDArray[np.float64]], close_ns: npt.NDArray[np.int64], bar_ns: int
@@ -156,3 +160,30 @@ class ContextBars:
 
         age = (close_ns - at(self._close_ns)) / bar_ns
         return {**{name: at(values) for name, values in columns.items()}, "age": age}
+
+
+@dataclasses.dataclass
+class Wait:
+    """Bars at which the last one of another instrument is the last that had closed."""
+
+    last_ns: int
+    """When it closed."""
+    reached_ns: int
+    """Close of the last bar so far, or the end of the other instrument."""
+    bars: int
+    longest: int
+    """The most bars at which one of the other instrument is the last, before its end."""
+    oldest_ns: int
+    """The greatest age of such a bar, before its end."""
+    after: int = 0
+    """Bars that close after its end."""
+
+    def add(self, close_ns: npt.NDArray[np.int64]) -> None:
+        """Counts those of the bars that close at these times which come after the last so far."""
+        new = close_ns[close_ns > self.reached_ns]
+        if new.size:
+            self.bars, self.after, self.reached_ns = self.bars + new.size, self.after + new.size, int(new[-1])
+
+    def is_too_long(self) -> bool:
+        """True if another bar should have come: more bars wait for it than ever, or for longer."""
+        return self.after > 0 and (self.bars > self.longest or self.reached_ns - self.last_ns > self.oldest_ns)

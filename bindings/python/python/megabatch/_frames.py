@@ -35,6 +35,8 @@ _SHOWN_MAX = 40
 _FILE_NAME_MAX = 200
 """Bytes of a symbol that a file may be named after; file systems take 255 with the ending."""
 _DAY_NS = 86_400_000_000_000
+_OFFSET = re.compile(r":\d{2}(?:\.\d+)?\s*([+-]\d{2}:?\d{2}|Z)$")
+"""The offset at the end of a time of day."""
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
 """1980 and 2100."""
@@ -198,14 +200,17 @@ def _by_columns(
 
 
 def single_instrument(frame: Any, name: str) -> tuple[Bars, list[str]]:
-    """The bars in `frame` of the instrument that is called `name`, and the names of their columns without a role. The only
-    instrument of a frame may have another name there."""
+    """The bars in `frame` of the instrument that is called `name`, without rows that have no price, and the names of their
+    columns without a role. The only instrument of a frame may have another name there."""
     own = frame.collect() if hasattr(frame, "collect") else frame
     tables = _by_ticker(own)
     symbols: Iterable[Any] | None = _Table.open(own).symbols() if tables is None else tables
     names = list(dict.fromkeys(symbols)) if symbols is not None else []
     symbol = names[0] if len(names) == 1 else name
-    return by_symbol(own, symbol, columns=None)[symbol], number_columns(own)
+    bars = _known(by_symbol(own, symbol, columns=None)[symbol])
+    if bars.is_empty():
+        refuse_empty({symbol: bars.emptiness()}, 1, None)
+    return bars, number_columns(own)
 
 
 def refuse_empty(empty: Mapping[str, str], instruments: int, on_error: str | None) -> None:
@@ -492,9 +497,10 @@ def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -
 
 
 def _known(bars: Bars) -> Bars:
-    """The bars of one of several instruments, which share times: one that was not traded has a row without prices."""
+    """The bars of one of several instruments, which share times: one that was not traded has a row without prices. So has
+    one whose frame has the times of another."""
     known = bars.at_rows(np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0)))
-    return dataclasses.replace(known, empty_rows=len(bars.rows) - len(known.rows))
+    return dataclasses.replace(known, empty_rows=bars.empty_rows + len(bars.rows) - len(known.rows))
 
 
 def _by_ticker(frame: Any) -> dict[str, Any] | None:
@@ -961,6 +967,11 @@ class _Pandas(_Table):
             values, call = ", periods", f"{place}{'' if name == 'the index' else '.dt'}.to_timestamp()"
         elif isinstance(first, str):
             values = f", text such as {first!r}"
+            offsets = {found and found[1] for found in map(_OFFSET.search, map(str, known))}
+            # Without it pandas refuses several.
+            call = f"pandas.to_datetime({place}, utc=True)" if len(offsets) > 1 else call
+        elif isinstance(first, datetime.datetime) and first.tzinfo is not None:
+            values, call = ", times with a zone each", f"pandas.to_datetime({place}, utc=True)"
         elif isinstance(first, datetime.date):
             values = ", dates without a time of day"
         return _no_times(name, series.dtype, values, f"{place} = {call}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import hashlib
 import importlib.util
@@ -14,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _arguments, _features, _frames
-from ._context import Context, ContextBars, ContextTable
+from ._context import Context, ContextBars, ContextTable, Wait
 from ._display import log_note
 from .errors import ConfigError, DataError
 
@@ -22,6 +21,7 @@ BarFunction = Callable[[Any], Any]
 """Takes a frame of closed bars, and gives as many rows: a frame, a series or arrays by name."""
 
 _TIMES = ("time", "close_time")
+_DAY_NS = 86_400_000_000_000
 _LABEL_END = "label_end"
 _Arrays = dict[str, npt.NDArray[np.float64]]
 _Column = tuple[str, str, bytes, bool]
@@ -39,6 +39,7 @@ class Functions:
         context: Sequence[Context] = (),
         *,
         context_is_whole: bool = False,
+        doubts_end: bool = True,
     ) -> None:
         self._library = library or _first_library()
         self._features = _by_name(features)
@@ -46,7 +47,8 @@ class Functions:
         self._context = context
         # For bars that come one by one: the features of each timeframe of another instrument, all that are known.
         self._whole: dict[tuple[str, str], tuple[ContextBars, _Arrays]] | None = {} if context_is_whole else None
-        self._waits: dict[tuple[str, str], _Wait] = {}
+        self._doubts_end = doubts_end
+        self._waits: dict[tuple[str, str, str], Wait] = {}
         # Instruments whose end was told.
         self._ended: set[str] = set()
 
@@ -87,26 +89,28 @@ class Functions:
                 self._whole[place] = self._context_bars(context, call, context.until_ns)
             bars, columns = self._whole[place]
         looked_up = bars.looked_up(columns, call.close_ns, call.duration_ns)
-        if self._whole is not None:
+        if self._doubts_end and len(bars):
             self._doubt_end(context, bars, call)
         name_of = f"context {context.symbol}"
         return [_native(name_of, f"{context.symbol}.{name}", values) for name, values in looked_up.items()]
 
     def _doubt_end(self, context: ContextTable, bars: ContextBars, call: _Call) -> None:
-        """Warns once if more bars come after those of another instrument than ever came between two of them."""
-        before = call.close_ns <= context.until_ns
-        place = (context.symbol, call.timeframe)
+        """Warns once if more bars see the last one of another instrument than any before it, or see it for longer."""
+        place = (context.symbol, call.instrument, call.timeframe)
         if place not in self._waits:
-            self._waits[place] = _Wait(bars.longest_wait(call.close_ns[before]), context.until_ns)
+            self._waits[place] = bars.wait(call.close_ns, context.until_ns)
         wait = self._waits[place]
-        wait.add(call.close_ns[~before])
-        if wait.bars > wait.longest and context.symbol not in self._ended:
-            self._ended.add(context.symbol)
-            ended, now = (np.datetime_as_string(np.datetime64(time, "ns"), unit="m") for time in (context.until_ns, wait.reached_ns))
-            log_note(
-                f"warning: context {context.symbol}: its bars end at {ended} UTC, and the bars followed have reached {now} UTC: they see "
-                f"its last values; give newer bars of it"
-            )
+        wait.add(call.close_ns)
+        if not wait.is_too_long() or context.symbol in self._ended:
+            return
+        self._ended.add(context.symbol)
+        ended, now = (np.datetime_as_string(np.datetime64(time, "ns"), unit="m") for time in (context.until_ns, wait.reached_ns))
+        if self._whole is None:
+            count = f"{wait.after:,} {call.timeframe} bar{'' if wait.after == 1 else 's'}"
+            seen = f", {count} before those of {call.instrument}: from there on its last values are seen"
+        else:
+            seen = f", and the bars followed have reached {now} UTC: they see its last values"
+        log_note(f"warning: context {context.symbol}: its bars end at {ended} UTC{seen}; give newer bars of it")
 
     def _context_bars(self, context: ContextTable, call: _Call, until_ns: int) -> tuple[ContextBars, _Arrays]:
         """The closed bars of another instrument from the first bar of a call to `until_ns`, and their features."""
@@ -134,23 +138,6 @@ class Functions:
         return call.columns(self._target, _name(self._target), ends=True)
 
 
-@dataclasses.dataclass
-class _Wait:
-    """Bars since the last one of another instrument."""
-
-    longest: int
-    """The most between two of its bars."""
-    reached_ns: int
-    """Close of the last bar so far."""
-    bars: int = 0
-
-    def add(self, close_ns: npt.NDArray[np.int64]) -> None:
-        """Counts those of the bars that close at these times which come after the last so far."""
-        new = close_ns[close_ns > self.reached_ns]
-        if new.size:
-            self.bars, self.reached_ns = self.bars + new.size, int(new[-1])
-
-
 class _Call:
     """Bars with which functions are called."""
 
@@ -165,8 +152,7 @@ class _Call:
         bars: Mapping[str, bytes],
     ) -> None:
         self._library = library
-        self._place = (instrument, timeframe)
-        self.timeframe = timeframe
+        self.instrument, self.timeframe = instrument, timeframe
         self.duration_ns, self.base_ns, self.bins = duration_ns, base_ns, bins
         self._given = {name: np.frombuffer(values, np.float64) for name, values in bars.items() if name not in _TIMES}
         self._times = {name: np.frombuffer(bars[name], np.int64) for name in _TIMES}
@@ -176,9 +162,8 @@ class _Call:
         """The columns of a function, and with `ends` the column of the ends of labels."""
         # A function may write into its frame.
         frame = _frame(self._library, self._times, self._given)
-        instrument, timeframe = self._place
-        facts = {"function": name, "instrument": instrument, "timeframe": timeframe}
-        place = f"{name}: {instrument}, {timeframe}"
+        facts = {"function": name, "instrument": self.instrument, "timeframe": self.timeframe}
+        place = f"{name}: {self.instrument}, {self.timeframe}"
         try:
             answer = function(frame)
         except Exception as error:
@@ -373,7 +358,10 @@ def _by_times(answer: Any, times: Mapping[str, npt.NDArray[np.int64]]) -> Any:
     order = np.argsort(found, kind="stable")
     # Times that were shifted by a bar keep their name, and may be those of the other column.
     clocks: Mapping[str, npt.NDArray[np.int64]] = {index.name: times[index.name]} if index.name in times else times
-    if any(np.array_equal(found[order], own) for own in clocks.values()):
+    # Days may be at midnights of their exchange, as in the frame that was given.
+    dates = answer.index.tz_localize(None).to_numpy("datetime64[ns]").view(np.int64)
+    is_dated = "time" in clocks and not np.any(dates % _DAY_NS) and np.array_equal(dates[order], times["time"])
+    if is_dated or any(np.array_equal(found[order], own) for own in clocks.values()):
         return answer.iloc[order]
     name, own = next(iter(clocks.items()))
     verb = "opens" if name == "time" else "closes"
@@ -385,8 +373,8 @@ def _by_times(answer: Any, times: Mapping[str, npt.NDArray[np.int64]]) -> Any:
     else:
         fault = f"{_shown(found[order][1:][np.diff(found[order]) == 0][0])} twice"
     raise DataError(
-        f"the times in the index of the answer are not those of the bars: it has {fault}: give one row a bar, such as with "
-        f".reindex(frame[{name!r}])"
+        f"the times in the index of the answer are not those of the bars: it has {fault}: give one row a bar, in "
+        f"their order and without these times, such as with .to_numpy()"
     )
 
 

@@ -24,8 +24,10 @@ _NAMED_MONTH = re.compile(
 
 
 def as_bar(row: Any, symbol: str | None) -> Mapping[str, Any]:
-    """The fields of a bar, which may be a row of a frame of pandas: its time is in the index if no field has it, and of
-    columns of two levels one has symbols. Of several those of `symbol` are taken."""
+    """The fields of a bar, which may be a frame of one row, or a row of a frame of pandas: its time is in the index if no
+    field has it, and of columns of two levels one has symbols. Of several those of `symbol` are taken."""
+    if is_table(row):
+        row = _only_row(row)
     bar: Mapping[str, Any] = row
     if any(isinstance(key, tuple) for key in row.keys()):
         bar = _with_plain_names(row, symbol)
@@ -36,6 +38,24 @@ def as_bar(row: Any, symbol: str | None) -> Mapping[str, Any]:
     if any(place is not None for place in (stamp, date, clock)):
         return bar
     return {**_in_index(index), **{str(key): bar[key] for key in bar.keys()}}
+
+
+def is_table(bar: object) -> bool:
+    """True for a frame, and not for its rows."""
+    return _frames.library(bar) in _frames.LIBRARIES and len(getattr(bar, "shape", ())) == 2
+
+
+def _only_row(frame: Any) -> Any:
+    """The row of a frame that has one."""
+    if len(frame) != 1:
+        raise ConfigError(
+            f"push takes one bar, and this is a frame of {len(frame)} rows: push each row, or follow the frame, as "
+            f"run.follow(frame)",
+            key="bar",
+        )
+    if _frames.library(frame) == "pandas":
+        return frame.iloc[0]
+    return frame.to_pylist()[0] if _frames.library(frame) == "pyarrow" else frame.to_dicts()[0]
 
 
 def _in_index(index: Any) -> dict[str, Any]:

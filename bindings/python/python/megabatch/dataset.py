@@ -326,7 +326,8 @@ class Dataset:
         A series with functions needs these again, as `features=[function]` and `target=function`. They are called with
         all bars, and must give the values that the series has.
 
-        `bars`, or `bid` and `ask`, are those of `ingest`. They may overlap the bars of before, where they are equal.
+        `bars`, or `bid` and `ask`, are those of `ingest`. They may overlap the bars of before, where they are equal. A
+        longer `context` needs no bars.
         Scalers and options stay, and none need be stated again. The files that the series was made of are read again; a
         frame adds one to the folder beside the series. Its times without a zone are by the clock of the series; `zone`
         names another one, unless the series was made with one. `help(mb.IngestOptions)` explains the options from
@@ -337,9 +338,13 @@ class Dataset:
         # A file of one instrument has its symbol alone.
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""
-        sources = BarSources.open(bars, bid, ask, symbol or unnamed or None)
-        named = {**sources.options(), **options, "context": _context(context)[0]}
+        others = {"context": _context(context)[0]}
         functions = _functions_again(features, target, context, self._path)
+        if context and bars is None and bid is None and ask is None:
+            answer = _megabatch.append([], _options({**options, **others, "symbol": symbol}), self._path, functions)
+            return self._again(_told(answer))
+        sources = BarSources.open(bars, bid, ask, symbol or unnamed or None)
+        named = {**sources.options(), **options, **others}
         if not sources.are_frames:
             files, sides = sources.paths()
             named["symbol"] = symbol
@@ -727,6 +732,8 @@ def _functions_again(
     target: _functions.BarFunction | None,
     context: Mapping[str, Any] | None,
     path: pathlib.Path,
+    *,
+    doubts_end: bool = True,
 ) -> dict[str, Any] | None:
     """Functions of the series at `path`, given again."""
     stated, called = _functions.split(features)
@@ -739,7 +746,7 @@ def _functions_again(
         return None
     _, library, names, read_by = _megabatch.function_inputs(path)
     others = [Context(name, frame, names, dict(read_by), bool(called)) for name, frame in frames.items()]
-    return _functions.Functions(called, target, library, others).native()
+    return _functions.Functions(called, target, library, others, doubts_end=doubts_end).native()
 
 
 def _told(answer: tuple[str, dict[str, Any]], lines: Iterable[str] = ()) -> IngestReport:
@@ -827,6 +834,7 @@ def leak(
     places = [_arguments.require_path(one, "source", takes) for one in source]
     samples, seed = _arguments.whole_number(samples, "samples", 1), _arguments.whole_number(seed, "seed")
     _, settings = _settings.sources(config, {})
-    functions = _functions_again(features, target, context, path)
+    # What was told when the series was made is not told again.
+    functions = _functions_again(features, target, context, path, doubts_end=False)
     text, facts = _megabatch.leak(path, places, _context(context)[0], samples, seed, settings, functions)
     return LeakProof(in_python(text), facts)

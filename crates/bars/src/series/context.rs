@@ -1,6 +1,6 @@
 //! Bars of another instrument, whose features stand beside those of a series.
 
-use crate::bar_source::partition_point;
+use crate::bar_source::{BarSource, partition_point, pieces_of};
 use crate::bars::{Bar, Bars};
 use crate::error::Result;
 use crate::series::binning::Binning;
@@ -101,6 +101,47 @@ pub fn context_bars(
     Ok(ContextBars { features: (0..features.len()).map(column).collect(), bars })
 }
 
+/// Number of `bars` that close after the last bar of another instrument, `context`: 0 unless more
+/// of them see that one than any before it, or see it for longer.
+///
+/// # Errors
+/// As [`BarSource::read`].
+pub fn bars_after_context(bars: &dyn BarSource, context: &Bars) -> Result<usize> {
+    let (Some(last), Some(last_context)) = (bars.len().checked_sub(1), context.len().checked_sub(1)) else {
+        return Ok(0);
+    };
+    let until = context.close_time(last_context);
+    let mut piece = Bars::with_capacity(bars.timeframe(), 0);
+    bars.read(last..bars.len(), &mut piece)?;
+    if piece.close_time(0) <= until {
+        return Ok(0);
+    }
+    let (mut closed, mut seen, mut age) = (0, 0, 0);
+    let (mut most_seen, mut oldest, mut after) = (0, 0, 0);
+    for range in pieces_of(0..bars.len()) {
+        bars.read(range, &mut piece)?;
+        for bar in 0..piece.len() {
+            let close_time = piece.close_time(bar);
+            while closed < context.len() && context.close_time(closed) <= close_time {
+                closed += 1;
+                seen = 0;
+            }
+            if closed == 0 {
+                continue;
+            }
+            seen += 1;
+            age = close_time - context.close_time(closed - 1);
+            if close_time > until {
+                after += 1;
+            } else {
+                most_seen = most_seen.max(seen);
+                oldest = oldest.max(age);
+            }
+        }
+    }
+    Ok(if seen > most_seen || age > oldest { after } else { 0 })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,6 +197,30 @@ mod tests {
                 .unwrap();
         let close_times = [4, 5, 9, 10, 12].map(|minute| minute * MINUTE_NS);
         assert_eq!(context.last_closed(&close_times), [None, Some(0), Some(0), Some(1), Some(1)]);
+    }
+
+    /// Its last values were seen without a word.
+    #[test]
+    fn bars_after_the_end_of_another_instrument_are_counted() {
+        let five = |count: i64| {
+            let until = count * MINUTE_NS;
+            context_bars(&minutes(count, &[]), &[], Timeframe::M5, &BinClock::default(), until).unwrap().bars
+        };
+        // Five bars see each of the other instrument; the next of its bars ends at minute 20.
+        for (bars, after) in [(14, 0), (15, 0), (19, 0), (20, 5), (21, 6)] {
+            assert_eq!(bars_after_context(&minutes(bars, &[]), &five(15)).unwrap(), after, "{bars}");
+        }
+        let all = minutes(60, &[]);
+        for (bars, context, after) in [(&all, &all, 0), (&all, &minutes(59, &[]), 1), (&all, &minutes(0, &[]), 0)] {
+            assert_eq!(bars_after_context(bars, context).unwrap(), after);
+        }
+        // A hole of two bars may come again, and no longer one.
+        for (bars, after) in [(12, 0), (13, 3)] {
+            assert_eq!(bars_after_context(&minutes(bars, &[]), &minutes(10, &[3, 4])).unwrap(), after, "{bars}");
+        }
+        // Few bars, but longer than ever.
+        let few = minutes(40, &[10, 11, 12, 13, 14, 15, 16, 17, 18, 19]).part(0..11);
+        assert_eq!(bars_after_context(&few, &minutes(10, &[3, 4])).unwrap(), 1);
     }
 
     /// Days at New York's midnights were refused beside windows of months.

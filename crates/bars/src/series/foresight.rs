@@ -19,12 +19,18 @@ use crate::series::pair_sums::PairSums;
 const NEXT: [usize; 3] = [1, 5, 20];
 /// Number of the last bar whose own return is looked at.
 const LAST: usize = 20;
-/// Fewest bars, in multiples of the bars of a return: returns that overlap are fewer than they
-/// seem, and few of them correlate with anything.
-const BARS_MIN: usize = 500;
 /// Least correlation that no honest column has. Prices that jump between bid and ask have
 /// correlations of up to 0.4 from one bar to the next.
 const IMPLAUSIBLE: f64 = 0.5;
+/// Bars, in multiples of those of a return, from which on [`IMPLAUSIBLE`] is no chance: returns
+/// that overlap are fewer than they seem.
+const MANY_BARS: usize = 500;
+/// The same for a correlation that is [`STANDARD_ERRORS`] above it.
+const FEW_BARS: usize = 20;
+/// Fewest bars for returns of any length: in fewer, one of a column of events may be all of it.
+const BARS_MIN: usize = 60;
+/// Standard errors of a correlation, as Fisher's transform has them, in each half of few bars.
+const STANDARD_ERRORS: f64 = 4.0;
 /// Bars that are looked at, or somewhat more: of more, pieces at equal distances.
 const BARS_MAX: usize = 1 << 18;
 
@@ -81,12 +87,22 @@ impl ReturnSpan {
 pub(super) type Halves = [PairSums; 2];
 
 /// Correlation of the half in which it is nearer to 0: a single jump beside a single value shows in
-/// one half alone. `None` in fewer than `count_min` bars.
-pub(super) fn correlation(halves: &Halves, count_min: usize) -> Option<f64> {
-    let count: usize = halves.iter().map(|sums| sums.count as usize).sum();
+/// one half alone.
+pub(super) fn correlation(halves: &Halves) -> Option<f64> {
     let [first, second] = [halves[0].correlation()?, halves[1].correlation()?];
     let nearer = if first.abs() < second.abs() { first } else { second };
-    (count >= count_min && first * second > 0.0).then_some(nearer)
+    (first * second > 0.0).then_some(nearer)
+}
+
+/// Least [`correlation`] that no honest column has with returns of `bars` bars; `None` in few bars.
+fn implausible(halves: &Halves, bars: usize) -> Option<f64> {
+    let count: usize = halves.iter().map(|sums| sums.count as usize).sum();
+    if count >= MANY_BARS * bars {
+        return Some(IMPLAUSIBLE);
+    }
+    let returns_in_half = count as f64 / (2 * bars) as f64;
+    let is_enough = count >= BARS_MIN.max(FEW_BARS * bars);
+    is_enough.then(|| (IMPLAUSIBLE.atanh() + STANDARD_ERRORS / (returns_in_half - 3.0).sqrt()).tanh())
 }
 
 /// The first `count` columns of `bars` that correlate implausibly with a later return, each once,
@@ -122,13 +138,13 @@ pub fn foresight(bars: &dyn BarSource, count: usize) -> Result<Vec<Foresight>> {
     let found = sums.iter().enumerate().filter_map(|(column, sums)| {
         let all = sums.iter().enumerate().flat_map(|(change, sums)| {
             spans.iter().zip(sums).filter_map(move |(span, halves)| {
-                let correlation = correlation(halves, BARS_MIN * span.bars())?;
+                let correlation = correlation(halves)?;
                 let (bars_ahead, is_one_bar) = (span.end, span.bars() == 1);
-                Some(Foresight { column, is_change: change == 1, bars_ahead, is_one_bar, correlation })
+                let found = Foresight { column, is_change: change == 1, bars_ahead, is_one_bar, correlation };
+                (correlation.abs() >= implausible(halves, span.bars())?).then_some(found)
             })
         });
-        let highest = all.max_by(|one, other| one.correlation.abs().total_cmp(&other.correlation.abs()));
-        highest.filter(|highest| highest.correlation.abs() >= IMPLAUSIBLE)
+        all.max_by(|one, other| one.correlation.abs().total_cmp(&other.correlation.abs()))
     });
     Ok(found.collect())
 }
@@ -194,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_the_past_are_plausible_and_few_bars_say_nothing() {
+    fn columns_of_the_past_are_plausible() {
         let columns: [Column<'_>; 6] = [
             &|close, t| close[t] / close[t - 1],
             &|close, t| close[t],
@@ -205,8 +221,25 @@ mod tests {
         ];
         let bars = walk(&columns);
         assert_eq!(foresight(&bars, 6).unwrap(), []);
-        let ahead = walk(&[&|close, t| close[t + 1] / close[t]]);
-        assert_eq!(foresight(&ahead.part(0..BARS_MIN), 1).unwrap(), []);
-        assert_eq!(foresight(&ahead.part(0..BARS_MIN + 2), 1).unwrap().len(), 1);
+        for first in (0..39_000).step_by(300) {
+            for count in [BARS_MIN + 1, 120, 500, 600] {
+                assert_eq!(foresight(&bars.part(first..first + count), 6).unwrap(), [], "{count} bars from {first}");
+            }
+        }
+    }
+
+    /// Nothing was found in fewer than 500 bars.
+    #[test]
+    fn a_column_that_is_the_return_to_come_is_found_in_few_bars() {
+        for (ahead, count_min) in [(1, BARS_MIN), (5, 5 * FEW_BARS), (20, 20 * FEW_BARS)] {
+            let bars = walk(&[&|close, t| close[t + ahead] / close[t]]);
+            let found = |count: usize| {
+                let found = foresight(&bars.part(0..count), 1).unwrap();
+                found.first().map(|one| (one.bars_ahead, one.is_change))
+            };
+            assert_eq!(found(count_min + ahead), Some((ahead, false)), "{ahead}");
+            // Returns of any length say nothing in these.
+            assert_eq!(found(BARS_MIN), None, "{ahead}");
+        }
     }
 }

@@ -94,7 +94,7 @@ pub fn late_targets(bars: &dyn BarSource, spec: &SeriesSpec) -> Result<Vec<LateT
     let found = sums.iter().enumerate().filter_map(|(target, sums)| {
         let all =
             lengths.iter().zip(sums.iter().zip(&own_returns)).filter_map(|(&bars_after, (halves, own_return))| {
-                let correlation = correlation(halves, 1)?;
+                let correlation = correlation(halves)?;
                 let count: f64 = halves.iter().map(|sums| sums.count).sum();
                 let chance = STANDARD_ERRORS / (count / bars_after.max(horizon) as f64).sqrt();
                 let is_late = correlation.abs() >= IMPLAUSIBLE.max(chance) + mean_correlation(own_return).abs();

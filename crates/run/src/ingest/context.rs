@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, ColumnFeature, ContextBars, Feature,
-    FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, context_bars, names_in_context,
-    shared_features,
+    FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, bars_after_context, context_bars,
+    names_in_context, shared_features,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -14,6 +14,7 @@ use super::recipe::{Calendar, ContextFile, FeatureList, PipSizes, Recipe, Stream
 use super::spool::SpoolFolder;
 use crate::error::{Context as _, Error, Result};
 use crate::host::Host;
+use crate::text::{plural, utc};
 
 /// Begins the name of what gives the features of another instrument.
 pub(super) const CONTEXT: &str = "context ";
@@ -44,6 +45,28 @@ impl ContextInstruments {
             instrument.with_context(|| format!("{CONTEXT}{}", file.symbol))
         };
         recipe.context.iter().map(read).collect::<Result<_>>().map(ContextInstruments)
+    }
+
+    /// Notes those that end before the bars beside which they stand.
+    ///
+    /// # Errors
+    /// Bars that cannot be read.
+    pub(super) fn note_ends(&self, beside: &StreamedRecordings, host: &Host<'_>) -> Result<()> {
+        let symbols = beside.recordings.symbols();
+        for own in &self.0 {
+            for (symbol, bars) in symbols.iter().zip(&beside.bars) {
+                let after = bars_after_context(bars, &own.bars)?;
+                let Some(last) = own.bars.len().checked_sub(1).filter(|_| after > 0) else { continue };
+                let count = plural(after, &format!("{} bar", bars.timeframe()));
+                host.observer.note(&format!(
+                    "warning: {CONTEXT}{}: its bars end at {}, {count} before those of {symbol}: from there on its last values are seen; give newer bars of it",
+                    own.symbol,
+                    utc(own.bars.close_time(last))
+                ));
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Fingerprints of their files as they were read, by path.

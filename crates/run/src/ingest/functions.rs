@@ -22,6 +22,7 @@ use super::spool::SpoolFolder;
 use super::work::Pass;
 use crate::error::{Error, Result};
 use crate::host::Host;
+use crate::text::plural;
 
 /// The bars of a series, and the recipe with all its features.
 pub(crate) struct ReadBars {
@@ -159,6 +160,10 @@ impl Recipe {
         if let Some(context) = &context {
             // Later their files may have more rows.
             recordings.fingerprints.extend(context.file_fingerprints());
+            // A proof tells again nothing that was told when the series was made.
+            if !matches!(usage, FunctionUse::Proven(..)) {
+                context.note_ends(&recordings, host)?;
+            }
         }
         let functions = context.as_ref().map(|context| context as &dyn BarFunctions).or(host.functions);
         let call = usage.call();
@@ -499,6 +504,29 @@ impl FunctionAccount {
     /// `provenance` was made with.
     pub(crate) fn changed_context(&self, provenance: &Value) -> BTreeSet<String> {
         changed_context(provenance, &self.fingerprints)
+    }
+
+    /// Refuses bars of other instruments that begin later than those of the series at `path`, whose
+    /// account is `provenance`.
+    ///
+    /// # Errors
+    /// A data error that asks for all their bars.
+    pub(crate) fn require_whole_context(&self, provenance: &Value, path: &Path) -> Result<()> {
+        let context: Vec<String> = self.changed_context(provenance).into_iter().collect();
+        if context.is_empty() || !self.changed(provenance).is_empty() {
+            return Ok(());
+        }
+        let then = &provenance["functions"]["warm_up_bars"];
+        let begins_later = |(symbol, bars): &(&String, &usize)| {
+            then[symbol.as_str()].as_u64().is_some_and(|then| **bars as u64 > then)
+        };
+        let Some((symbol, &bars)) = self.warm_up.iter().find(begins_later) else { return Ok(()) };
+        Err(Error::data(format!(
+            "{CONTEXT}{}: with these bars the first {} of {symbol} have no features, and fewer had none when {} was made; nothing was written: give all bars of the other instrument, those of then too, and not only new ones",
+            context.join(", "),
+            plural(bars, "bar"),
+            path.display()
+        )))
     }
 
     /// Functions, their columns and dropped bars, as a report has them.

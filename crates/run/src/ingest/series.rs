@@ -208,6 +208,9 @@ pub(super) fn write(
     let mut notes = Vec::new();
     let mut continued = BTreeMap::new();
     if let Some(kept) = &kept {
+        if let Some(functions) = &functions {
+            functions.require_whole_context(&kept.provenance, out)?;
+        }
         require_fitting(&recordings.universe.recordings, &bars, kept)?;
         notes.extend(changed_clocks(&recordings.universe.recordings, kept));
         continued = continued_bars(&recordings.universe.recordings, &bars, kept)?;
