@@ -443,6 +443,22 @@ fn another_clock_than_that_of_the_bins_is_refused() {
     }
 }
 
+/// A summer in a file a week was read by the clock of the winter, an hour off.
+#[test]
+fn weekends_between_new_files_show_the_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let [winter, summer] = hours_of_a_broker(folder.path());
+    let out = folder.path().join("series.h5");
+    ingest(&hourly(&winter, "UTC"), &out, &Host::silent()).unwrap();
+    let week = |k: usize| part(&summer, &format!("EURUSD-{k}.csv"), 120 * k..120 * (k + 1));
+    let weeks = Recipe { bars: (0..6).map(week).collect(), ..hourly(&summer, "UTC") };
+    let report = append(&weeks, &[], &out, &Host::silent()).unwrap();
+    let files = listed(&report.json["source"]["instruments"][0], "files");
+    let zones: Vec<_> = files.map(|file| file["zone"].as_str().unwrap()).collect();
+    assert_eq!(zones, ["+02:00"; 7], "{}", report.text);
+    assert!(report.text.contains("10 of 10 weeks"), "{}", report.text);
+}
+
 /// New bars whose weeks end at an hour of no known clock were read as UTC.
 #[test]
 fn bars_without_a_known_clock_keep_that_of_the_series() {
