@@ -197,6 +197,27 @@ fn rows_of_the_stated_symbol_are_appended_from_a_file_of_several() {
     assert_eq!(append_as("EURUSD").unwrap().json["appended"]["samples"], 0);
 }
 
+/// A file that is named after one of several symbols, with the ending of a broker, was refused.
+#[test]
+fn a_file_of_one_of_several_symbols_with_endings_is_appended() {
+    let stage = Stage::new();
+    let plain = Recipe { symbol_pattern: None, ..base(Vec::new()) };
+    let whole = fs::read_to_string(&stage.whole).unwrap();
+    let mut lines = whole.lines().take(CUT);
+    let header = lines.next().unwrap();
+    let rows: String = lines.map(|row| format!("{row},EURUSD.r\n{row},GBPUSD.r\n")).collect();
+    let mixed = stage.whole.with_file_name("mixed.csv");
+    fs::write(&mixed, format!("{header},symbol\n{rows}")).unwrap();
+    ingest(&Recipe { bars: vec![mixed], ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
+    let new = part(&stage.whole, "EURUSD.r_M1_live.csv", CUT..rows_in(&stage.whole));
+    let recipe = Recipe { bars: vec![new], ..plain };
+    let append_it = || append(&recipe, &[], &stage.out, &Host::silent()).unwrap().json["appended"].clone();
+    assert_eq!(append_it()["bars"]["EURUSD.r"], rows_in(&stage.whole) - CUT);
+    // It is found again.
+    leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+    assert_eq!(append_it()["samples"], 0);
+}
+
 /// A file of the stated symbol's name was refused beside one of another name that was taken for it.
 #[test]
 fn a_file_that_is_named_after_the_stated_symbol_is_of_it() {
