@@ -211,11 +211,28 @@ fn a_file_of_one_of_several_symbols_with_endings_is_appended() {
     ingest(&Recipe { bars: vec![mixed], ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
     let new = part(&stage.whole, "EURUSD.r_M1_live.csv", CUT..rows_in(&stage.whole));
     let recipe = Recipe { bars: vec![new], ..plain };
-    let append_it = || append(&recipe, &[], &stage.out, &Host::silent()).unwrap().json["appended"].clone();
-    assert_eq!(append_it()["bars"]["EURUSD.r"], rows_in(&stage.whole) - CUT);
+    let report = append(&recipe, &[], &stage.out, &Host::silent()).unwrap();
+    assert_eq!(report.json["appended"]["bars"]["EURUSD.r"], rows_in(&stage.whole) - CUT);
     // It is found again.
     leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
-    assert_eq!(append_it()["samples"], 0);
+    let stated = Recipe { symbol: Some("eurusd.r".to_owned()), ..recipe };
+    let report = append(&stated, &["symbol".to_owned()], &stage.out, &Host::silent()).unwrap();
+    assert_eq!(report.json["appended"]["samples"], 0);
+}
+
+/// `--symbol eurusd.r` was refused for a series of `EURUSD.r`.
+#[test]
+fn the_symbol_may_be_stated_in_lower_case() {
+    let stage = Stage::new();
+    let stated = |symbol: &str, file: PathBuf| Recipe {
+        symbol: Some(symbol.to_owned()),
+        symbol_pattern: None,
+        ..base(vec![file])
+    };
+    ingest(&stated("EURUSD.r", stage.old.clone()), &stage.out, &Host::silent()).unwrap();
+    let recipe = stated("eurusd.r", stage.rest(CUT));
+    let report = append(&recipe, &["symbol".to_owned()], &stage.out, &Host::silent()).unwrap();
+    assert_eq!(report.json["appended"]["bars"]["EURUSD.r"], rows_in(&stage.whole) - CUT);
 }
 
 /// A file of the stated symbol's name was refused beside one of another name that was taken for it.
