@@ -114,8 +114,8 @@ impl WeekEnds {
     }
 
     /// Adds the pause between the last bar of a file and the first of the next, as
-    /// [`WeekEnds::add_pause`] does, if it is as long as a weekend of currencies. Daily bars show no
-    /// hour.
+    /// [`WeekEnds::add_pause`] does, if it is as long as a weekend of currencies. Daily bars show
+    /// no hour.
     pub(crate) fn add_pause_between_files(&mut self, last_ns: i64, next_ns: i64, close_delay_ns: i64) {
         let bar_ns = self.base.duration_ns();
         // Long bars may close and open within the weekend.

@@ -39,8 +39,8 @@ pub struct ReadOptions {
     pub overlaps: Overlaps,
     /// The symbol; inferred from the files' names when `None`.
     pub symbol: Option<String>,
-    /// Symbols of a series whose files these are. `EURUSD.r` among them is that of a file whose name
-    /// begins so and would stand for EURUSD, if EURUSD is none of them.
+    /// Symbols of a series whose files these are. `EURUSD.r` among them is that of a file whose
+    /// name begins so and would stand for EURUSD, if EURUSD is none of them.
     pub known_symbols: Vec<String>,
     /// Pattern of the symbol in the files' names.
     ///

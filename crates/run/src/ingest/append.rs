@@ -183,9 +183,9 @@ fn require_same_choices(recorded: &Recipe, new: &Recipe, stated: &[String], out:
     Ok(())
 }
 
-/// The symbol of `given`, or the only one of the series, if that is the same in upper or lower case,
-/// or the same currency pair without the ending of a broker. `None` for one of several symbols that
-/// all files of `given` tell by themselves.
+/// The symbol of `given`, or the only one of the series, if that is the same in upper or lower
+/// case, or the same currency pair without the ending of a broker. `None` for one of several
+/// symbols that all files of `given` tell by themselves.
 fn own_symbol(kept: &ExistingSeries, given: &Recipe) -> Option<String> {
     let stated = given.symbol.as_ref()?;
     let (symbols, options, pair) = (kept.symbols(), kept.recipe.read_options(), pair_without_ending(stated));
