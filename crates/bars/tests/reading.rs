@@ -195,6 +195,41 @@ fn times_are_read_by_the_stated_clock_and_end_of_bar() {
     }
 }
 
+/// Rows of HistData on the clock of New York: three minutes from 17:00 of a day of March 2018 on,
+/// and three before 17:00 of another one.
+fn week_of_march(sunday: u32, last_day: u32) -> String {
+    let row = |day: u32, minute: u32| format!("201803{day:02} {minute}00;1.2;1.3;1.1;1.2;0\n");
+    let first = (1700..1703).map(|minute| row(sunday, minute));
+    first.chain((1657..1660).map(|minute| row(last_day, minute))).collect()
+}
+
+/// No file had the end of a week, and all were read by the clock -05:00.
+#[test]
+fn weekends_between_files_show_the_clock() {
+    let weeks = [(4, 9), (11, 16), (18, 23), (25, 30)].map(|(sunday, friday)| week_of_march(sunday, friday));
+    let [first, second, third, last] = weeks.each_ref().map(String::as_str);
+    let (two_weeks, until_thursday) = ([first, second].concat(), week_of_march(4, 8));
+    let (two_weeks, until_thursday) = (two_weeks.as_str(), until_thursday.as_str());
+    let (found, default) = ("America/New_York", "-05:00");
+    for (texts, zone, why) in [
+        (vec![last, first, third, second], found, "3 of 3 weeks close on Friday"),
+        // Both weeks and one of them again.
+        (vec![two_weeks, second], found, "1 of 1 weeks close on Friday"),
+        (vec![first, third], default, "the format's default: there is no end of a week"),
+        (vec![until_thursday, second], default, "the format's default: there is no end of a week"),
+    ] {
+        let names: Vec<String> = (0..texts.len()).map(|k| format!("EURUSD_{k}.csv")).collect();
+        let files: Vec<(&str, &str)> = names.iter().map(String::as_str).zip(texts).collect();
+        let options =
+            ReadOptions { base: Some(Timeframe::M1), overlaps: Overlaps::EqualOnce, ..ReadOptions::default() };
+        let summary = read_texts(&files, &options).unwrap().summary;
+        for file in &summary.files {
+            assert_eq!(file.zone.as_ref().map(ToString::to_string).as_deref(), Some(zone), "{}", file.zone_why);
+            assert!(file.zone_why.starts_with(why), "{}", file.zone_why);
+        }
+    }
+}
+
 /// They came a day early, and beside shorter bars a sample saw a day before it had closed.
 #[test]
 fn bars_of_days_are_dated_by_their_day_whichever_end_is_stamped() {

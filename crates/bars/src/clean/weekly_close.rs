@@ -6,6 +6,8 @@
 //! several clocks: of those, the one on which the first bars of the weeks hold the beginning of
 //! trade is taken, and then the one with the most closes at the very moment.
 
+use std::ops::RangeInclusive;
+
 use crate::clean::gaps::{Gap, WEEKEND_NS_MAX};
 use crate::parse::format_name::FormatName;
 use crate::time::timeframe::Timeframe;
@@ -31,6 +33,10 @@ const EXCHANGE_NS_MIN: i64 = 2 * DAY_NS + 12 * HOUR_NS;
 /// Smallest difference between a wrong clock and the right one. The last trade of a week may be
 /// some minutes early.
 const CLOCK_ERROR_NS_MIN: i64 = 30 * MINUTE_NS;
+/// Weekends between files on their clock: of currencies, an hour longer of metals, or an hour
+/// shorter or longer where a clock is moved. Files that begin or end within a week lie further
+/// apart.
+const BETWEEN_FILES_NS: RangeInclusive<i64> = 2 * DAY_NS - HOUR_NS..=2 * DAY_NS + HOUR_NS + CLOCK_ERROR_NS_MIN;
 
 /// The clock by which a file is read, and why.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,6 +111,19 @@ impl WeekEnds {
             self.weekends.push(Weekend { close_ns, open_ns });
         }
         is_weekend
+    }
+
+    /// Adds the pause between the last bar of a file and the first of the next, as
+    /// [`WeekEnds::add_pause`] does, if it is as long as a weekend of currencies. Daily bars show
+    /// no hour.
+    pub(crate) fn add_pause_between_files(&mut self, last_ns: i64, next_ns: i64, close_delay_ns: i64) {
+        let bar_ns = self.base.duration_ns();
+        // Long bars may close and open within the weekend.
+        let shortest_ns = BETWEEN_FILES_NS.start() - 2 * (bar_ns - 1);
+        let pause_ns = next_ns.saturating_sub(last_ns).saturating_sub(bar_ns);
+        if self.base < Timeframe::D1 && (shortest_ns..=*BETWEEN_FILES_NS.end()).contains(&pause_ns) {
+            self.add_pause(last_ns, next_ns, close_delay_ns);
+        }
     }
 
     /// Adds the weekends of another file. Those that both have, as they cover the same time, count

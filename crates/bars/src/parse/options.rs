@@ -4,7 +4,7 @@ use std::path::Path;
 use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
 use crate::parse::format_name::FormatName;
-use crate::parse::symbol::symbol_of;
+use crate::parse::symbol::symbol_among;
 use crate::parse::symbol_pattern::SymbolPattern;
 use crate::time::date_order::DateOrder;
 use crate::time::timeframe::Timeframe;
@@ -39,6 +39,9 @@ pub struct ReadOptions {
     pub overlaps: Overlaps,
     /// The symbol; inferred from the files' names when `None`.
     pub symbol: Option<String>,
+    /// Symbols of a series whose files these are. `EURUSD.r` among them is that of a file whose
+    /// name begins so and would stand for EURUSD, if EURUSD is none of them.
+    pub known_symbols: Vec<String>,
     /// Pattern of the symbol in the files' names.
     ///
     /// When `None`, the symbol is the first part of a name that starts with a currency pair; or
@@ -113,7 +116,7 @@ impl ReadOptions {
     pub fn symbol_of(&self, path: &Path) -> Result<String> {
         match (&self.symbol, &self.symbol_pattern) {
             (Some(symbol), _) => Ok(symbol.clone()),
-            (None, None) => Ok(symbol_of(path)),
+            (None, None) => Ok(symbol_among(path, &self.known_symbols)),
             (None, Some(pattern)) => pattern
                 .symbol_of(path)
                 .ok_or_else(|| Error::UnlikeName { path: path.to_owned(), pattern: pattern.to_string() }),

@@ -55,6 +55,22 @@ pub(crate) fn symbol_of(path: &Path) -> String {
     known.or_else(|| coin_pair_of(&stem)).unwrap_or_else(|| without_descriptions(&stem))
 }
 
+/// The symbol in a file's name, as [`symbol_of`] has it. If it is none of the `known` ones, and the
+/// name begins with a longer form that is, then that: `EURUSD.r` of `EURUSD.r_M1.csv`.
+pub(crate) fn symbol_among(path: &Path, known: &[String]) -> String {
+    let (stem, found) = (stem_of(path), symbol_of(path));
+    if known.contains(&found) {
+        return found;
+    }
+    let is_longer = |symbol: &&String| {
+        let symbol = symbol.to_uppercase();
+        let rest = stem.strip_prefix(symbol.as_str());
+        symbol.starts_with(&found) && rest.is_some_and(|rest| !rest.starts_with(char::is_alphanumeric))
+    };
+    let longest = known.iter().filter(is_longer).max_by_key(|symbol| symbol.len());
+    longest.cloned().unwrap_or(found)
+}
+
 /// The symbol that a file is named after, in upper case: a pair of currencies or of a coin, or the
 /// symbol in a name by MetaTrader or of a daily share. `None` for a name of other words, such as
 /// `daily_january.csv`: symbols of shares are written in upper case.
@@ -276,6 +292,23 @@ mod tests {
         ];
         for (path, symbol) in cases {
             assert_eq!(symbol_of(Path::new(path)), symbol, "{path}");
+        }
+    }
+
+    // A file of `EURUSD.r` was refused beside a series of that symbol and another one.
+    #[test]
+    fn a_known_symbol_counts_before_a_shorter_one_of_the_name() {
+        for (name, known, symbol) in [
+            ("EURUSD.r_M1_live.csv", &["EURUSD.r", "GBPUSD.r"][..], "EURUSD.r"),
+            ("eurusd.pro.csv", &["EURUSD.p", "EURUSD.pro"][..], "EURUSD.pro"),
+            ("EURUSD.r_M1_live.csv", &["EURUSD", "EURUSD.r"][..], "EURUSD"),
+            ("EURUSD.raw_M1.csv", &["EURUSD.r"][..], "EURUSD"),
+            ("EURUSD_M1.csv", &["EURUSD.r"][..], "EURUSD"),
+            ("T-MOBILE.csv", &["T"][..], "T-MOBILE"),
+            ("EURUSD.r.csv", &[][..], "EURUSD"),
+        ] {
+            let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+            assert_eq!(symbol_among(Path::new(name), &known), symbol, "{name} {known:?}");
         }
     }
 

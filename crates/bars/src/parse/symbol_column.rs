@@ -132,9 +132,9 @@ impl SharedTimes {
 }
 
 /// The symbol whose rows are read of a file that may have rows of several: `symbol`, if it is one
-/// of those, else the only one that is this currency pair with the ending of a broker. `None` where
-/// all rows are read: they are of one symbol, whatever name it has there, or
-/// [`SymbolColumn::check`] refuses them.
+/// of those, else the only one that is the same in upper or lower case, else the only one that is
+/// this currency pair with the ending of a broker. `None` where all rows are read: they are of one
+/// symbol, whatever name it has there, or [`SymbolColumn::check`] refuses them.
 pub(crate) fn wanted_rows(
     path: &Path,
     format: &RowFormat,
@@ -151,9 +151,13 @@ pub(crate) fn wanted_rows(
     if symbols.iter().any(|own| own == symbol) {
         return Some(symbol.to_owned());
     }
-    let mut forms = symbols.into_iter().filter(|own| pair_without_ending(own).as_deref() == Some(symbol));
-    let only = forms.next()?;
-    forms.next().is_none().then_some(only)
+    let only = |is_form: &dyn Fn(&str) -> bool| {
+        let mut forms = symbols.iter().filter(|own| is_form(own.as_str()));
+        let only = forms.next()?;
+        forms.next().is_none().then(|| only.clone())
+    };
+    only(&|own| own.eq_ignore_ascii_case(symbol))
+        .or_else(|| only(&|own| pair_without_ending(own).as_deref() == Some(symbol)))
 }
 
 /// The symbol that a row names.

@@ -110,7 +110,7 @@ fn rows_of_several_symbols_are_those_of_each() {
             let error = error_of(&text, &stated("BBC"));
             let expected = "`BBC` is none of the 2 symbols of the file; the nearest are BBB, AAA: state one of them";
             assert!(error.contains(expected) && error.contains(&format!("rename the column `{name}`")), "{error}");
-            for (symbol, open) in [("AAA", 2.0), ("BBB", 3.0)] {
+            for (symbol, open) in [("AAA", 2.0), ("BBB", 3.0), ("bbb", 3.0)] {
                 let recording = read_texts(&[("all.csv", &text)], &stated(symbol)).unwrap();
                 assert_eq!((recording.bars.len(), &recording.bars.open), (10, &vec![open; 10]), "{symbol} {text}");
                 assert_eq!(recording.summary.files[0].rows, 10, "others' rows are not counted");

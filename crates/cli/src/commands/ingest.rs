@@ -262,6 +262,7 @@ impl RecipeArgs {
             time: self.time.into(),
             zone: self.zone.clone(),
             known_zones: BTreeMap::new(),
+            known_symbols: Vec::new(),
             base: self.base,
             prices: self.prices.into(),
             on_error: self.on_error,

@@ -183,14 +183,21 @@ fn require_same_choices(recorded: &Recipe, new: &Recipe, stated: &[String], out:
     Ok(())
 }
 
-/// The symbol of `given`, or the only one of the series, if that is the same currency pair without
-/// the ending of a broker.
+/// The symbol of `given`, or the only one of the series, if that is the same in upper or lower
+/// case, or the same currency pair without the ending of a broker. `None` for one of several
+/// symbols that all files of `given` tell by themselves.
 fn own_symbol(kept: &ExistingSeries, given: &Recipe) -> Option<String> {
-    let pair = given.symbol.as_deref().and_then(pair_without_ending);
-    match &kept.symbols()[..] {
-        [only] if pair.as_ref() == Some(only) => pair,
-        _ => given.symbol.clone(),
+    let stated = given.symbol.as_ref()?;
+    let (symbols, options, pair) = (kept.symbols(), kept.recipe.read_options(), pair_without_ending(stated));
+    if let [only] = &symbols[..] {
+        let is_own = pair.as_ref() == Some(only) || only.eq_ignore_ascii_case(stated);
+        let symbol = if is_own { only } else { stated };
+        return Some(symbol.clone());
     }
+    let is_stated = |found: Vec<String>| matches!(&found[..], [own] if own.eq_ignore_ascii_case(stated));
+    let is_told = |path: &Path| path.is_file() && options.symbols_of(path).is_ok_and(is_stated);
+    let are_told = given.files().into_iter().all(is_told);
+    (!are_told).then(|| stated.clone())
 }
 
 /// Takes the stated symbol for that of all files, if it is the one that the series has. The new

@@ -77,6 +77,8 @@ pub struct Recipe {
     /// The clocks by which the files of a series were read, by format, if the recipe is that of the
     /// series. That of a format stays where no known clock fits the weekly closes.
     pub known_zones: BTreeMap<FormatName, Zone>,
+    /// The symbols of a series, if the recipe is that of the series.
+    pub known_symbols: Vec<String>,
     /// Timeframe of the bars; found from their spacing if `None`.
     pub base: Option<Timeframe>,
     /// Prices as they were quoted, or adjusted for splits and dividends.
@@ -150,6 +152,7 @@ impl Default for Recipe {
             time: StampedAt::Open,
             zone: None,
             known_zones: BTreeMap::new(),
+            known_symbols: Vec::new(),
             base: None,
             prices: Prices::AdjustedIfGiven,
             on_error: OnError::Fail,
@@ -255,6 +258,7 @@ impl Recipe {
             date_order: self.date_order,
             zone: self.zone.clone(),
             known_zones: self.known_zones.clone(),
+            known_symbols: self.known_symbols.clone(),
             stamped_at: self.time,
             base: self.base,
             prices: self.prices,
@@ -400,6 +404,7 @@ impl Recipe {
             ))
         })?;
         recipe.known_zones = bins::recorded_zones(&provenance);
+        recipe.known_symbols = LISTS.iter().flat_map(|list| symbols_in(&provenance, list)).collect();
         Ok((provenance, recipe))
     }
 }

@@ -219,6 +219,44 @@ fn rows_of_the_stated_symbol_are_appended_from_a_file_of_several() {
     assert_eq!(append_as("EURUSD").unwrap().json["appended"]["samples"], 0);
 }
 
+/// A file that is named after one of several symbols, with the ending of a broker, was refused.
+#[test]
+fn a_file_of_one_of_several_symbols_with_endings_is_appended() {
+    let stage = Stage::new();
+    let plain = Recipe { symbol_pattern: None, ..base(Vec::new()) };
+    let whole = fs::read_to_string(&stage.whole).unwrap();
+    let mut lines = whole.lines().take(CUT);
+    let header = lines.next().unwrap();
+    let rows: String = lines.map(|row| format!("{row},EURUSD.r\n{row},GBPUSD.r\n")).collect();
+    let mixed = stage.whole.with_file_name("mixed.csv");
+    fs::write(&mixed, format!("{header},symbol\n{rows}")).unwrap();
+    ingest(&Recipe { bars: vec![mixed], ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
+    let new = part(&stage.whole, "EURUSD.r_M1_live.csv", CUT..rows_in(&stage.whole));
+    let recipe = Recipe { bars: vec![new], ..plain };
+    let report = append(&recipe, &[], &stage.out, &Host::silent()).unwrap();
+    assert_eq!(report.json["appended"]["bars"]["EURUSD.r"], rows_in(&stage.whole) - CUT);
+    // It is found again.
+    leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+    let stated = Recipe { symbol: Some("eurusd.r".to_owned()), ..recipe };
+    let report = append(&stated, &["symbol".to_owned()], &stage.out, &Host::silent()).unwrap();
+    assert_eq!(report.json["appended"]["samples"], 0);
+}
+
+/// `--symbol eurusd.r` was refused for a series of `EURUSD.r`.
+#[test]
+fn the_symbol_may_be_stated_in_lower_case() {
+    let stage = Stage::new();
+    let stated = |symbol: &str, file: PathBuf| Recipe {
+        symbol: Some(symbol.to_owned()),
+        symbol_pattern: None,
+        ..base(vec![file])
+    };
+    ingest(&stated("EURUSD.r", stage.old.clone()), &stage.out, &Host::silent()).unwrap();
+    let recipe = stated("eurusd.r", stage.rest(CUT));
+    let report = append(&recipe, &["symbol".to_owned()], &stage.out, &Host::silent()).unwrap();
+    assert_eq!(report.json["appended"]["bars"]["EURUSD.r"], rows_in(&stage.whole) - CUT);
+}
+
 /// A file of the stated symbol's name was refused beside one of another name that was taken for it.
 #[test]
 fn a_file_that_is_named_after_the_stated_symbol_is_of_it() {
@@ -463,6 +501,22 @@ fn another_clock_than_that_of_the_bins_is_refused() {
         assert!(said.contains("its clock is +02:00 (10 of 10 weeks") && said.contains("zone stated"), "{said}");
         assert!(fs::read(&out).unwrap() == before, "the series was changed");
     }
+}
+
+/// A summer in a file a week was read by the clock of the winter, an hour off.
+#[test]
+fn weekends_between_new_files_show_the_clock() {
+    let folder = tempfile::tempdir().unwrap();
+    let [winter, summer] = hours_of_a_broker(folder.path());
+    let out = folder.path().join("series.h5");
+    ingest(&hourly(&winter, "UTC"), &out, &Host::silent()).unwrap();
+    let week = |k: usize| part(&summer, &format!("EURUSD-{k}.csv"), 120 * k..120 * (k + 1));
+    let weeks = Recipe { bars: (0..6).map(week).collect(), ..hourly(&summer, "UTC") };
+    let report = append(&weeks, &[], &out, &Host::silent()).unwrap();
+    let files = listed(&report.json["source"]["instruments"][0], "files");
+    let zones: Vec<_> = files.map(|file| file["zone"].as_str().unwrap()).collect();
+    assert_eq!(zones, ["+02:00"; 7], "{}", report.text);
+    assert!(report.text.contains("10 of 10 weeks"), "{}", report.text);
 }
 
 /// New bars whose weeks end at an hour of no known clock were read as UTC.
