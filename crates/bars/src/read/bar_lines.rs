@@ -61,6 +61,8 @@ pub struct BarLines {
     have_values: bool,
     /// True once a row had a volume.
     has_volume: bool,
+    /// True if a bar that was known before had a volume.
+    had_volume: bool,
     /// True if rows without a volume are refused.
     needs_volume: bool,
     fillers: FillerFinder,
@@ -115,6 +117,7 @@ impl BarLines {
             own_columns: OwnColumns::default(),
             have_values: false,
             has_volume: false,
+            had_volume: false,
             needs_volume: false,
             fillers: FillerFinder::new(base),
             header: Vec::new(),
@@ -147,10 +150,19 @@ impl BarLines {
     }
 
     /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
-    /// day is that of its date where nearly all rows of theirs were midnights.
+    /// day is that of its date where nearly all rows of theirs were midnights. If they have volumes,
+    /// fillers show by that.
     #[must_use]
     pub fn following(self, summary: &ReadSummary) -> Self {
-        BarLines { known_midnights: summary.midnights.clone(), ..self }
+        let had_volume = self.had_volume || summary.bars.without_volume < summary.bars.all;
+        BarLines { known_midnights: summary.midnights.clone(), had_volume, ..self }
+    }
+
+    /// The reader of bars that follow others with a volume. Flat ones without a volume fill time at
+    /// which the market is closed after an hour.
+    #[must_use]
+    pub fn following_volumes(self) -> Self {
+        BarLines { had_volume: true, ..self }
     }
 
     /// The reader of the lines of `file`, whose rows show if a column such as `company` names
@@ -367,7 +379,7 @@ impl BarLines {
             self.field_count = fields.len();
             self.check_open_close(row, format)?;
         }
-        if row.as_ref().is_ok_and(|row| self.fillers.add(row, self.has_volume)) {
+        if row.as_ref().is_ok_and(|row| self.fillers.add(row, self.has_volume || self.had_volume)) {
             self.ledger.drop_row(line, RowError::Filler);
             return Ok(None);
         }

@@ -78,6 +78,7 @@ pub fn follow(
             Some(summary) => lines.following(summary),
             None => lines,
         };
+        let lines = if subject.has_volume() { lines.following_volumes() } else { lines };
         let lines = if subject.needs_volume() { lines.requiring_volume() } else { lines };
         match file {
             Some(path) => lines.in_file(path),

@@ -210,6 +210,11 @@ impl StreamingModel {
         (self.horizons, self.outputs)
     }
 
+    /// True if bars of the instrument have a volume.
+    pub(super) fn has_volume(&self) -> bool {
+        self.has_volume
+    }
+
     /// True if features are computed from the volume, and it is known.
     pub(super) fn needs_volume(&self) -> bool {
         self.has_volume && self.spec.features.iter().any(Feature::reads_volume)

@@ -202,6 +202,35 @@ fn a_volume_may_be_missing_until_there_is_one() {
     assert!(complaints[0].contains("line 3: inconsistent prices: expected a volume"), "{complaints:?}");
 }
 
+// Flat bars of a weekend were bars until one had a volume.
+#[test]
+fn volumes_of_the_bars_before_show_what_fills_a_closed_market() {
+    // From Friday 2018-11-23 22:00 on, three hours.
+    let row = |k: i64| {
+        let time = display_utc(17_858 * DAY_NS + 22 * HOUR_NS + k * HOUR_NS / 60);
+        format!("{time},2,2,2,2,0")
+    };
+    for (had_volume, expected) in [(true, 60), (false, 180)] {
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None);
+        let mut lines = if had_volume { lines.following_volumes() } else { lines };
+        let bars: usize = (0..180).map(|k| lines.push(row(k).as_bytes()).unwrap().len()).sum();
+        assert_eq!(bars, expected);
+    }
+}
+
+// The volumes of the bars before are in the account of reading them.
+#[test]
+fn the_account_of_the_bars_before_tells_of_their_volumes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("X.csv");
+    for (volume, expected) in [(7, true), (0, false)] {
+        fs::write(&path, format!("2018-01-02 00:05,1,2,1,2,{volume}\n2018-01-02 00:06,1,2,1,2,0\n")).unwrap();
+        let summary = read(&[&path], &in_zone("UTC")).unwrap().summary;
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None).following(&summary);
+        assert_eq!(lines.had_volume, expected, "{volume}");
+    }
+}
+
 /// Features of the volume were those of a volume of 0.
 #[test]
 fn a_volume_that_features_need_is_in_every_row() {
