@@ -302,6 +302,7 @@ impl BarLines {
                 Some(header_line) if line == header_line => {
                     self.field_count = RowFields::split(&text, format.delimiter).len();
                     self.own_zone = OwnZone::in_header(&text, &format);
+                    self.notes.extend(self.other_clock());
                     self.own_columns = OwnColumns::in_header(&text, &format, self.options.own_columns());
                     self.own_columns.check(&self.name)?;
                     self.header = text;
@@ -310,6 +311,15 @@ impl BarLines {
             }
         }
         Ok(bars)
+    }
+
+    /// A remark on a header that names another clock than the fallback, where none was stated.
+    fn other_clock(&self) -> Option<String> {
+        let (own, before) = self.own_zone.as_ref().zip(self.options.fallback_zone.as_ref())?;
+        (self.options.zone.is_none() && own.zone != *before).then(|| {
+            let (name, own) = (self.name.display(), &own.zone);
+            format!("{name}: its times are {own}, as the header says, and those of the bars before were {before}")
+        })
     }
 
     /// The bar of one line; `None` if it has none or it was known before.
@@ -520,8 +530,8 @@ impl BarLines {
 
     fn zone(&self, row: &BarRow) -> Result<&Zone> {
         let own = |is_wanted: fn(&&OwnZone) -> bool| self.own_zone.as_ref().filter(is_wanted).map(|own| &own.zone);
-        let zone = own(|own| own.is_in_rows()).or(self.options.zone.as_ref()).or_else(|| own(|_| true));
-        zone.ok_or_else(|| {
+        let stated = own(|own| own.is_in_rows()).or(self.options.zone.as_ref()).or_else(|| own(|_| true));
+        stated.or(self.options.fallback_zone.as_ref()).ok_or_else(|| {
             let (line, name) = (row.line, self.name.display());
             let value = format!("not stated, and line {line} of {name} has a time without offset");
             let expected = "the clock of the timestamps, such as UTC or America/New_York";

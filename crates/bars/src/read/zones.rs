@@ -19,7 +19,7 @@ pub(super) fn choose_zones(
     base: Timeframe,
     zone_why: Option<&str>,
 ) -> Vec<ZoneChoice> {
-    let stated = options.zone.as_ref();
+    let stated = options.zone_or_fallback();
     let week_ends = |source: &BarFile| {
         let mut ends = WeekEnds::new(base);
         ends.add(source.rows.stamps().filter(|stamp| !source.quiet.contains(*stamp)), close_delay_ns);
@@ -31,7 +31,7 @@ pub(super) fn choose_zones(
         .iter()
         .zip(sources)
         .map(|(file, source)| match &source.own_zone {
-            Some(own) if own.is_in_rows() || stated.is_none() || zone_why.is_some() => {
+            Some(own) if own.is_in_rows() || options.zone.is_none() || zone_why.is_some() => {
                 let choice = file.ends.choose(file.format, Some(&own.zone));
                 Some(ZoneChoice { why: own.why().to_owned(), ..choice })
             }
@@ -64,7 +64,7 @@ fn common_choices<'a>(
         together.entry(file.format).or_insert_with(|| WeekEnds::new(base)).extend(&file.ends);
     }
     let choice = |format: FormatName, ends: &WeekEnds| {
-        ends.choose_after(format, options.zone.as_ref(), options.known_zones.get(&format))
+        ends.choose_after(format, options.zone_or_fallback(), options.known_zones.get(&format))
     };
     together.into_iter().map(|(format, ends)| (format, choice(format, &ends))).collect()
 }

@@ -254,6 +254,7 @@ impl Recipe {
             format: self.format,
             date_order: self.date_order,
             zone: self.zone.clone(),
+            fallback_zone: None,
             known_zones: self.known_zones.clone(),
             stamped_at: self.time,
             base: self.base,

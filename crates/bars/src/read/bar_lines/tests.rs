@@ -202,6 +202,32 @@ fn a_volume_may_be_missing_until_there_is_one() {
     assert!(complaints[0].contains("line 3: inconsistent prices: expected a volume"), "{complaints:?}");
 }
 
+// The clock of the bars before was taken for that of rows whose header names another one.
+#[test]
+fn a_clock_of_the_header_counts_before_that_of_the_bars_before() {
+    let base = ReadOptions { base: Some(Timeframe::M1), ..ReadOptions::default() };
+    let before = ReadOptions { fallback_zone: Some("+05:00".parse().unwrap()), ..base };
+    let stated = ReadOptions { zone: Some("+01:00".parse().unwrap()), ..before.clone() };
+    for (header, options, hour) in [
+        ("Time (EET)", &before, 8),
+        ("Time (UTC)", &before, 10),
+        ("Time", &before, 5),
+        ("Time (EET)", &stated, 9),
+        ("Time", &stated, 9),
+    ] {
+        let text = format!(
+            "{header},Open,High,Low,Close,Volume\n2018.01.31 10:00:00,1,2,1,2,7\n2018.01.31 10:01:00,1,2,1,2,7\n"
+        );
+        let open_time = 17_562 * DAY_NS + hour * HOUR_NS;
+        let mut lines = BarLines::new(Path::new("live"), options, Timeframe::M1, None);
+        let bars: Vec<Bar> = text.lines().flat_map(|line| lines.push(line.as_bytes()).unwrap()).collect();
+        assert_eq!(bars[0].open_time, open_time, "{header}");
+        let notes = lines.take_notes();
+        assert_eq!(notes.len(), usize::from(hour == 8 || hour == 10), "{notes:?}");
+        assert_eq!(read_whole(&text, options)[0].open_time, open_time, "{header}");
+    }
+}
+
 // Flat bars of a weekend were bars until one had a volume.
 #[test]
 fn volumes_of_the_bars_before_show_what_fills_a_closed_market() {
