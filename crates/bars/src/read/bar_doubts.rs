@@ -93,6 +93,8 @@ pub(super) struct BarDoubts {
     week_ends: Option<WeekEnds>,
     /// The last row's time, if it is without offset.
     last_wall_ns: Option<i64>,
+    /// True once a bar that is not known had a volume, or prices that need one.
+    has_shown_volume: bool,
 }
 
 impl BarDoubts {
@@ -108,6 +110,7 @@ impl BarDoubts {
             finished: None,
             week_ends: (base < Timeframe::D1).then(|| WeekEnds::new(base)),
             last_wall_ns: None,
+            has_shown_volume: false,
         }
     }
 
@@ -197,6 +200,19 @@ impl BarDoubts {
             "there is no bar from {} to {}, and the bars before have no pause of that length{place}: are bars missing, or was it a holiday?",
             display_utc(pause.from),
             display_utc(pause.to)
+        ))
+    }
+
+    /// A doubt about the volumes of bars of which features need them: at the first bar with several
+    /// prices, if neither it nor one before it has a volume.
+    pub(super) fn volume(&mut self, bar: &Bar) -> Option<String> {
+        let is_quiet = bar.volume == 0.0 && bar.high == bar.low;
+        if is_quiet || std::mem::replace(&mut self.has_shown_volume, true) || bar.volume > 0.0 {
+            return None;
+        }
+        Some(format!(
+            "no bar up to the one that opens at {} has a volume, and those before have: features of the volume are those of a volume of 0; give bars with volumes",
+            display_utc(bar.open_time)
         ))
     }
 

@@ -604,6 +604,10 @@ impl BarLines {
         for doubt in [self.doubts.pause(open_time, earlier), self.doubts.scale(&bar, earlier)] {
             self.warn(doubt);
         }
+        if self.needs_volume {
+            let doubt = self.doubts.volume(&bar);
+            self.warn(doubt);
+        }
         (self.reached, self.last) = (Some(open_time), Some((open_time, row)));
         Ok(Some(bar))
     }

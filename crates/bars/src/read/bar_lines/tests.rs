@@ -276,6 +276,24 @@ fn a_volume_that_features_need_is_in_every_row() {
     }
 }
 
+// Volumes of 0 alone were followed without a word.
+#[test]
+fn bars_none_of_which_has_a_volume_are_warned_of_where_features_need_it() {
+    for (volumes, is_needed, expected) in
+        [([0, 0, 0], true, true), ([0, 7, 0], true, false), ([7, 0, 0], true, false), ([0, 0, 0], false, false)]
+    {
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None);
+        let mut lines = if is_needed { lines.requiring_volume() } else { lines };
+        // The first bar is flat: a volume of 0 is that of a quiet minute.
+        for ((minute, volume), high) in (5..).zip(volumes).zip([1, 2, 2]) {
+            lines.push(format!("2018-01-02 00:0{minute},1,{high},1,1,{volume}").as_bytes()).unwrap();
+        }
+        let warnings = lines.take_warnings();
+        assert_eq!(warnings.len(), usize::from(expected), "{volumes:?}: {warnings:?}");
+        assert!(warnings.iter().all(|one| one.contains("no bar up to the one that opens at 2018-01-02T00:06:00Z has")));
+    }
+}
+
 #[test]
 fn a_copy_of_the_last_row_is_dropped_in_every_mode() {
     for on_error in OnError::ALL {
