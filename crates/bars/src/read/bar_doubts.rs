@@ -8,7 +8,7 @@ use crate::clean::weekly_close::WeekEnds;
 use crate::parse::format_name::FormatName;
 use crate::parse::symbol::is_currency_pair;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DAY_NS, display_utc};
+use crate::time::timestamp::{DAY_NS, HOUR_NS, display_utc};
 use crate::time::zone::Zone;
 
 /// Bars that were known before with which rows are compared: two years of minutes.
@@ -185,7 +185,7 @@ impl BarDoubts {
     /// A doubt about a pause of more than a day, before the bar that opens at `open_time` and after
     /// the `earlier` one, that is longer than those of the known bars: over a weekend than their
     /// weekends, else than their pauses within a week. A history of some months need not show the
-    /// great holidays.
+    /// great holidays, nor the hour by which a change of the clocks makes a pause longer.
     pub(super) fn pause(&self, open_time: i64, earlier: Option<i64>) -> Option<String> {
         let (earlier, longest) = (earlier?, self.longest_steps?);
         let pause = Gap { from: earlier + self.base.duration_ns(), to: open_time };
@@ -193,7 +193,9 @@ impl BarDoubts {
             true => (longest.weekend_ns, ""),
             false => (longest.in_week_ns, " within a week"),
         };
-        if open_time - earlier <= longest_ns.max(DAY_NS) || pause.is_of_a_holiday() {
+        let step_ns = open_time - earlier;
+        let is_of_the_clocks = || step_ns <= longest_ns + HOUR_NS && are_clocks_moved(earlier, open_time);
+        if step_ns <= longest_ns.max(DAY_NS) || pause.is_of_a_holiday() || is_of_the_clocks() {
             return None;
         }
         Some(format!(
@@ -240,6 +242,14 @@ impl BarDoubts {
             bar.close
         ))
     }
+}
+
+/// True if the clock of New York or London is moved between two instants.
+fn are_clocks_moved(from_utc_ns: i64, to_utc_ns: i64) -> bool {
+    ["America/New_York", "Europe/London"].iter().any(|name| {
+        let zone: Zone = name.parse().expect("both zones are known");
+        zone.is_moved_between(from_utc_ns, to_utc_ns)
+    })
 }
 
 /// True if `later` may be the `known` bar after more trades. Noise of prices is no sign of them,

@@ -614,8 +614,8 @@ fn weeks_from(monday: i64, missing: Option<i64>) -> Bars {
 // A live file without its Friday was followed without a word.
 #[test]
 fn a_day_that_is_missing_is_warned_of() {
-    // From Mondays 2018-01-01 and 2017-12-04 on.
-    let (known, december) = (weeks_from(17_532, None), weeks_from(17_504, None));
+    // From Mondays 2018-01-01, 2017-12-04 and 2018-10-15 on.
+    let (known, december, october) = (weeks_from(17_532, None), weeks_from(17_504, None), weeks_from(17_819, None));
     let few = {
         let mut few = known.clone();
         few.truncate(24);
@@ -625,6 +625,10 @@ fn a_day_that_is_missing_is_warned_of() {
         // The last known hour is that of Friday 2018-01-19.
         (&known, "2018-01-22 00:00", None),
         (&known, "2018-01-23 00:00", Some("there is no bar from 2018-01-20T00:00:00Z to 2018-01-23T00:00:00Z, and")),
+        (&known, "2018-01-22 01:00", Some("there is no bar from 2018-01-20T00:00:00Z to 2018-01-22T01:00:00Z, and")),
+        // New York's clock is moved on Sunday.
+        (&october, "2018-11-05 01:00", None),
+        (&october, "2018-11-05 02:00", Some("there is no bar from 2018-11-03T00:00:00Z to 2018-11-05T02:00:00Z, and")),
         (&few, "2018-01-05 00:00", None),
         // Monday is Christmas Day.
         (&december, "2017-12-26 00:00", None),
