@@ -364,6 +364,27 @@ fn the_prediction_of_a_bar_that_was_unfinished_is_replaced() {
     assert!(stage.text("out.csv") == stage.text("whole.csv"));
 }
 
+// A followed file was read by the clock of the data, whatever its header said.
+#[test]
+fn a_followed_file_is_read_by_the_clock_that_its_header_names() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let [first, second] = ["2018-01-11 13:07", "2018-01-11 13:40"].map(|time| bars.find(time).unwrap());
+    let header = bars.lines().next().unwrap();
+    stage.write("first.csv", &bars[..first]);
+    stage.write("utc.csv", &format!("{header}\n{}", &bars[first..second]));
+    let moved = bars[first..second].replace("2018-01-11 13:", "2018-01-11 15:");
+    stage.write("moved.csv", &format!("{}\n{moved}", header.replace("time", "Time (UTC+2)")));
+    let line = |live: &str| {
+        format!("predict --run run --follow {live}.csv --stop-at-end --history first.csv --out {live}-out.csv")
+    };
+    stage.succeeds(&line("utc"));
+    let told = stage.told(&line("moved"));
+    assert!(told.contains("moved.csv: its times are ") && told.contains(", as the header says"), "{told}");
+    assert_eq!(stage.text("moved-out.csv"), stage.text("utc-out.csv"));
+    assert!(stage.text("utc-out.csv").contains("2018-01-11T13:08:00Z,"));
+}
+
 // Bars that had come into the history since had no line, and the line of one that was unfinished
 // stayed.
 #[test]

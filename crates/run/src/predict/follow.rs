@@ -121,15 +121,15 @@ pub fn follow(
     if let Some(last) = forecasts.last_time()
         && let Some(closes) = history.closes.filter(|closes| last <= *closes)
     {
-        let first = (0..bars.len()).find(|&k| bars.close_time(k) >= last).unwrap_or(bars.len());
+        let begins = (0..bars.len()).find(|&k| bars.close_time(k) >= last).unwrap_or(bars.len());
         // What functions give at bars of the past is not asked for again.
-        let can_be_written = first > 0 && host.functions.is_none();
+        let can_be_written = begins > 0 && host.functions.is_none();
         if last < closes {
             host.observer.note(&history_after_output(&subject.symbol, last, closes, can_be_written));
         }
         if can_be_written {
-            without_lines = (first..bars.len()).map(|k| bars.bar(k)).collect();
-            bars.truncate(first);
+            without_lines = (begins..bars.len()).map(|k| bars.bar(k)).collect();
+            bars.truncate(begins);
             (live, _) = begin(&subject, &bars, &request.history, host)?;
         }
     }
