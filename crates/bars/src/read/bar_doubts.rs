@@ -2,6 +2,7 @@
 //! known before.
 
 use crate::bars::{Bar, Bars};
+use crate::clean::fillers::KnownRun;
 use crate::clean::gaps::Gap;
 use crate::clean::jumps::PAIR_SPACING_MAX_NS;
 use crate::clean::weekly_close::WeekEnds;
@@ -33,6 +34,17 @@ impl KnownBars {
     pub fn new(bars: &Bars) -> Self {
         let first = bars.len().saturating_sub(KNOWN_MAX);
         KnownBars((first..bars.len()).map(|k| bars.without_columns(k)).collect())
+    }
+
+    /// The run of flat bars of `base` without volume that the last ones are; `None` without bars.
+    pub(super) fn quiet_run(&self, base: Timeframe) -> Option<KnownRun> {
+        let last = self.0.last()?;
+        let is_of_run = |(place, bar): &(i64, &Bar)| {
+            let is_flat = bar.prices().into_iter().all(|price| price == last.close);
+            is_flat && bar.volume == 0.0 && last.open_time - bar.open_time == place * base.duration_ns()
+        };
+        let bars = (0..).zip(self.0.iter().rev()).take_while(is_of_run).count() as i64;
+        Some(KnownRun { open_time: last.open_time, close: last.close, bars })
     }
 
     /// Longest times between neighbouring bars of `base`; `None` for too few bars to show the

@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::bars::Bar;
-use crate::clean::fillers::FillerFinder;
+use crate::clean::fillers::{FillerFinder, KnownRun};
 use crate::clean::midnights::{Midnights, remark};
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
@@ -66,6 +66,8 @@ pub struct BarLines {
     /// True if rows without a volume are refused.
     needs_volume: bool,
     fillers: FillerFinder,
+    /// The end of the bars that were known before, until the first row.
+    known_run: Option<KnownRun>,
     header: Vec<u8>,
     /// Lines that came before the format was known.
     head: Vec<(u64, Vec<u8>)>,
@@ -120,6 +122,7 @@ impl BarLines {
             had_volume: false,
             needs_volume: false,
             fillers: FillerFinder::new(base),
+            known_run: None,
             header: Vec::new(),
             head: Vec::new(),
             count: 0,
@@ -146,7 +149,9 @@ impl BarLines {
     /// time, and of days without bars, where the `known` ones have no such pause.
     #[must_use]
     pub fn comparing_with(self, known: KnownBars) -> Self {
-        BarLines { doubts: self.doubts.comparing_with(known), ..self }
+        // A row has shown already what it goes on with.
+        let known_run = known.quiet_run(self.base).filter(|_| self.reached.is_none());
+        BarLines { known_run, doubts: self.doubts.comparing_with(known), ..self }
     }
 
     /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
@@ -389,7 +394,14 @@ impl BarLines {
             self.field_count = fields.len();
             self.check_open_close(row, format)?;
         }
-        if row.as_ref().is_ok_and(|row| self.fillers.add(row, self.has_volume || self.had_volume)) {
+        let have_volume = self.has_volume || self.had_volume;
+        if let Ok(row) = &row
+            && let Some(known) = self.known_run.take()
+            && let Ok(open_time) = self.open_time(row)?
+        {
+            self.fillers.go_on(known, row.stamp, open_time, have_volume);
+        }
+        if row.as_ref().is_ok_and(|row| self.fillers.add(row, have_volume)) {
             self.ledger.drop_row(line, RowError::Filler);
             return Ok(None);
         }

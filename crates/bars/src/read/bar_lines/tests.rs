@@ -244,6 +244,55 @@ fn volumes_of_the_bars_before_show_what_fills_a_closed_market() {
     }
 }
 
+// The first hour of rows that go on within a weekend of flat bars was predicted.
+#[test]
+fn fillers_go_on_from_the_bars_before() {
+    // Minutes from Friday 2018-11-23 22:00 on.
+    let open_time = |minute: i64| 17_858 * DAY_NS + 22 * HOUR_NS + minute * HOUR_NS / 60;
+    let flat = |minute: i64, price: f64, volume: f64| Bar {
+        open_time: open_time(minute),
+        open: price,
+        high: price,
+        low: price,
+        close: price,
+        volume,
+        ..Bar::default()
+    };
+    for (known_count, first, price, expected) in [
+        (40, 40, 2, 20),
+        (40, 30, 2, 20),
+        // A minute is missing.
+        (40, 41, 2, 60),
+        (40, 40, 3, 60),
+        // Fillers were dropped behind the first hour.
+        (60, 60, 2, 0),
+        (60, 59, 2, 0),
+        (60, 90, 2, 0),
+        (60, 90, 3, 60),
+    ] {
+        let mut known = Bars::with_capacity(Timeframe::M1, 0);
+        known.push(flat(-1, 2.0, 7.0));
+        (0..known_count).for_each(|minute| known.push(flat(minute, 2.0, 0.0)));
+        let known_until = known.open_time.last().copied();
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, known_until);
+        let mut lines = lines.following_volumes().comparing_with(KnownBars::new(&known));
+        let row = |minute: i64| format!("{},{price},{price},{price},{price},0", display_utc(open_time(minute)));
+        let bars: usize = (first..first + 150).map(|k| lines.push(row(k).as_bytes()).unwrap().len()).sum();
+        assert_eq!(bars, expected, "{known_count} {first} {price}");
+    }
+    // Saturday 2018-11-24 and Sunday after a Friday.
+    let days = ReadOptions { base: Some(Timeframe::D1), ..in_zone("UTC") };
+    let mut known = Bars::with_capacity(Timeframe::D1, 0);
+    known.push(Bar { open_time: 17_858 * DAY_NS, ..flat(0, 2.0, 7.0) });
+    let lines = BarLines::new(Path::new("live"), &days, Timeframe::D1, known.open_time.last().copied());
+    let mut lines = lines.following_volumes().comparing_with(KnownBars::new(&known));
+    lines.push(b"date,open,high,low,close,volume").unwrap();
+    for (day, bars) in [(24, 0), (25, 0), (26, 1)] {
+        let row = format!("2018-11-{day},2,2,2,2,{}", if day == 26 { 7 } else { 0 });
+        assert_eq!(lines.push(row.as_bytes()).unwrap().len(), bars, "{day}");
+    }
+}
+
 // The volumes of the bars before are in the account of reading them.
 #[test]
 fn the_account_of_the_bars_before_tells_of_their_volumes() {
