@@ -155,8 +155,8 @@ impl BarLines {
     }
 
     /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
-    /// day is that of its date where nearly all rows of theirs were midnights. If they have volumes,
-    /// fillers show by that.
+    /// day is that of its date where nearly all rows of theirs were midnights. If they have
+    /// volumes, fillers show by that.
     #[must_use]
     pub fn following(self, summary: &ReadSummary) -> Self {
         let had_volume = self.had_volume || summary.bars.without_volume < summary.bars.all;

@@ -29,8 +29,8 @@ use crate::text::{plural, utc};
 /// Destination of predictions, a line for each bar.
 pub enum LineOutput<'a> {
     /// A file: CSV, or JSON if its name ends in `.jsonl`. Predictions that it has stay, and those
-    /// of later bars follow them, those of the history first. That of its last bar is replaced if the
-    /// bar is another one now.
+    /// of later bars follow them, those of the history first. That of its last bar is replaced if
+    /// the bar is another one now.
     File(&'a Path),
     /// Anything else.
     Writer {
