@@ -267,7 +267,7 @@ fn read_sources(
     sources.iter().for_each(|source| spacings.extend(&source.spacings));
     let mut sources: Vec<BarFile> = sources.into_iter().map(|source| source.file).collect();
     sources.iter().try_for_each(|source| source.own_columns.check(&source.path))?;
-    let midnights = settle_days(&mut sources, base, options.zone.as_ref())?;
+    let midnights = settle_days(&mut sources, base, options.zone_or_fallback())?;
     let recent = midnights.recent();
     if recent.is_some() {
         spacings = Spacings::default();

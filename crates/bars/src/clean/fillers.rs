@@ -37,6 +37,16 @@ struct Run {
     is_filler: bool,
 }
 
+/// The run of flat bars without volume with which bars end that were known before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownRun {
+    /// Open time of the last of them.
+    pub(crate) open_time: i64,
+    pub(crate) close: f64,
+    /// Their number; 0 if the last known bar is not flat or has a volume.
+    pub(crate) bars: i64,
+}
+
 /// Finder of fillers in rows as they come.
 #[derive(Debug)]
 pub(crate) struct FillerFinder {
@@ -58,9 +68,24 @@ impl FillerFinder {
         }
     }
 
+    /// Goes on with the `known` run before the first row, which is stamped at `stamp` and opens at
+    /// `open_time`. The row may be one of the run. Behind a long run, fillers were dropped.
+    pub(crate) fn go_on(&mut self, known: KnownRun, stamp: RowTime, open_time: i64, have_volume: bool) {
+        let step_ns = open_time - known.open_time;
+        let again = if step_ns > 0 { 0 } else { 1 - step_ns / self.base_ns };
+        if again == 0 {
+            self.last_close = Some(known.close);
+        }
+        let bars = known.bars - again;
+        if bars > 0 && (step_ns <= self.base_ns || bars * self.base_ns >= quiet_ns(have_volume)) {
+            let last_ns = stamp.ns() - self.base_ns;
+            self.run = Some(Run { first_ns: last_ns, last_ns, price: known.close, bars, is_filler: false });
+        }
+    }
+
     /// Takes the next row; true if it is a filler. `have_volume` is true if some bar has volume.
     pub(crate) fn add(&mut self, row: &BarRow, have_volume: bool) -> bool {
-        let quiet_ns = if have_volume { QUIET_NS } else { QUIET_WITHOUT_VOLUME_NS };
+        let quiet_ns = quiet_ns(have_volume);
         let before = self.last_close.replace(row.close);
         if !row.is_quiet() {
             self.end_run();
@@ -104,6 +129,11 @@ impl FillerFinder {
             self.quiet.push(run.first_ns..run.last_ns + 1);
         }
     }
+}
+
+/// Time after which a run is of a closed market. `have_volume` is true if some bar has volume.
+fn quiet_ns(have_volume: bool) -> i64 {
+    if have_volume { QUIET_NS } else { QUIET_WITHOUT_VOLUME_NS }
 }
 
 /// True for a daily bar of a Saturday or Sunday, whichever midnight near its day it is stamped at.

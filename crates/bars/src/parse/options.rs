@@ -22,6 +22,9 @@ pub struct ReadOptions {
     /// ISO timestamps; for the other formats the clock on which the weeks close on Friday at 17:00
     /// in New York. An offset or a zone in the rows always counts.
     pub zone: Option<Zone>,
+    /// The clock of timestamps without offset where neither `zone` nor the file states one, such as
+    /// that of the bars before.
+    pub fallback_zone: Option<Zone>,
     /// The clocks by which files of the same source were read before, by format. That of a format
     /// stays where no known clock fits the ends of the weeks.
     pub known_zones: BTreeMap<FormatName, Zone>,
@@ -102,6 +105,11 @@ impl ReadOptions {
     /// Number of further columns that may be without a value.
     pub(crate) fn targets(&self) -> usize {
         self.target_columns.len() + usize::from(self.label_end_column.is_some())
+    }
+
+    /// The stated zone, or the one of files that state none.
+    pub(crate) fn zone_or_fallback(&self) -> Option<&Zone> {
+        self.zone.as_ref().or(self.fallback_zone.as_ref())
     }
 
     /// True if bars of `base` stand beside shorter ones.

@@ -2,13 +2,14 @@
 //! known before.
 
 use crate::bars::{Bar, Bars};
+use crate::clean::fillers::KnownRun;
 use crate::clean::gaps::Gap;
 use crate::clean::jumps::PAIR_SPACING_MAX_NS;
 use crate::clean::weekly_close::WeekEnds;
 use crate::parse::format_name::FormatName;
 use crate::parse::symbol::is_currency_pair;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DAY_NS, display_utc};
+use crate::time::timestamp::{DAY_NS, HOUR_NS, display_utc};
 use crate::time::zone::Zone;
 
 /// Bars that were known before with which rows are compared: two years of minutes.
@@ -33,6 +34,17 @@ impl KnownBars {
     pub fn new(bars: &Bars) -> Self {
         let first = bars.len().saturating_sub(KNOWN_MAX);
         KnownBars((first..bars.len()).map(|k| bars.without_columns(k)).collect())
+    }
+
+    /// The run of flat bars of `base` without volume that the last ones are; `None` without bars.
+    pub(super) fn quiet_run(&self, base: Timeframe) -> Option<KnownRun> {
+        let last = self.0.last()?;
+        let is_of_run = |(place, bar): &(i64, &Bar)| {
+            let is_flat = bar.prices().into_iter().all(|price| price == last.close);
+            is_flat && bar.volume == 0.0 && last.open_time - bar.open_time == place * base.duration_ns()
+        };
+        let bars = (0..).zip(self.0.iter().rev()).take_while(is_of_run).count() as i64;
+        Some(KnownRun { open_time: last.open_time, close: last.close, bars })
     }
 
     /// Longest times between neighbouring bars of `base`; `None` for too few bars to show the
@@ -93,6 +105,8 @@ pub(super) struct BarDoubts {
     week_ends: Option<WeekEnds>,
     /// The last row's time, if it is without offset.
     last_wall_ns: Option<i64>,
+    /// True once a bar that is not known had a volume, or prices that need one.
+    has_shown_volume: bool,
 }
 
 impl BarDoubts {
@@ -108,6 +122,7 @@ impl BarDoubts {
             finished: None,
             week_ends: (base < Timeframe::D1).then(|| WeekEnds::new(base)),
             last_wall_ns: None,
+            has_shown_volume: false,
         }
     }
 
@@ -182,7 +197,7 @@ impl BarDoubts {
     /// A doubt about a pause of more than a day, before the bar that opens at `open_time` and after
     /// the `earlier` one, that is longer than those of the known bars: over a weekend than their
     /// weekends, else than their pauses within a week. A history of some months need not show the
-    /// great holidays.
+    /// great holidays, nor the hour by which a change of the clocks makes a pause longer.
     pub(super) fn pause(&self, open_time: i64, earlier: Option<i64>) -> Option<String> {
         let (earlier, longest) = (earlier?, self.longest_steps?);
         let pause = Gap { from: earlier + self.base.duration_ns(), to: open_time };
@@ -190,13 +205,28 @@ impl BarDoubts {
             true => (longest.weekend_ns, ""),
             false => (longest.in_week_ns, " within a week"),
         };
-        if open_time - earlier <= longest_ns.max(DAY_NS) || pause.is_of_a_holiday() {
+        let step_ns = open_time - earlier;
+        let is_of_the_clocks = || step_ns <= longest_ns + HOUR_NS && are_clocks_moved(earlier, open_time);
+        if step_ns <= longest_ns.max(DAY_NS) || pause.is_of_a_holiday() || is_of_the_clocks() {
             return None;
         }
         Some(format!(
             "there is no bar from {} to {}, and the bars before have no pause of that length{place}: are bars missing, or was it a holiday?",
             display_utc(pause.from),
             display_utc(pause.to)
+        ))
+    }
+
+    /// A doubt about the volumes of bars of which features need them: at the first bar with several
+    /// prices, if neither it nor one before it has a volume.
+    pub(super) fn volume(&mut self, bar: &Bar) -> Option<String> {
+        let is_quiet = bar.volume == 0.0 && bar.high == bar.low;
+        if is_quiet || std::mem::replace(&mut self.has_shown_volume, true) || bar.volume > 0.0 {
+            return None;
+        }
+        Some(format!(
+            "no bar up to the one that opens at {} has a volume, and those before have: features of the volume are those of a volume of 0; give bars with volumes",
+            display_utc(bar.open_time)
         ))
     }
 
@@ -224,6 +254,14 @@ impl BarDoubts {
             bar.close
         ))
     }
+}
+
+/// True if the clock of New York or London is moved between two instants.
+fn are_clocks_moved(from_utc_ns: i64, to_utc_ns: i64) -> bool {
+    ["America/New_York", "Europe/London"].iter().any(|name| {
+        let zone: Zone = name.parse().expect("both zones are known");
+        zone.is_moved_between(from_utc_ns, to_utc_ns)
+    })
 }
 
 /// True if `later` may be the `known` bar after more trades. Noise of prices is no sign of them,

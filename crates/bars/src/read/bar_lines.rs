@@ -1,7 +1,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::bars::Bar;
-use crate::clean::fillers::FillerFinder;
+use crate::clean::fillers::{FillerFinder, KnownRun};
 use crate::clean::midnights::{Midnights, remark};
 use crate::clean::order::no_such_time;
 use crate::clean::sessions::SessionDays;
@@ -61,9 +61,13 @@ pub struct BarLines {
     have_values: bool,
     /// True once a row had a volume.
     has_volume: bool,
+    /// True if a bar that was known before had a volume.
+    had_volume: bool,
     /// True if rows without a volume are refused.
     needs_volume: bool,
     fillers: FillerFinder,
+    /// The end of the bars that were known before, until the first row.
+    known_run: Option<KnownRun>,
     header: Vec<u8>,
     /// Lines that came before the format was known.
     head: Vec<(u64, Vec<u8>)>,
@@ -115,8 +119,10 @@ impl BarLines {
             own_columns: OwnColumns::default(),
             have_values: false,
             has_volume: false,
+            had_volume: false,
             needs_volume: false,
             fillers: FillerFinder::new(base),
+            known_run: None,
             header: Vec::new(),
             head: Vec::new(),
             count: 0,
@@ -143,14 +149,25 @@ impl BarLines {
     /// time, and of days without bars, where the `known` ones have no such pause.
     #[must_use]
     pub fn comparing_with(self, known: KnownBars) -> Self {
-        BarLines { doubts: self.doubts.comparing_with(known), ..self }
+        // A row has shown already what it goes on with.
+        let known_run = known.quiet_run(self.base).filter(|_| self.reached.is_none());
+        BarLines { known_run, doubts: self.doubts.comparing_with(known), ..self }
     }
 
     /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
-    /// day is that of its date where nearly all rows of theirs were midnights.
+    /// day is that of its date where nearly all rows of theirs were midnights. If they have
+    /// volumes, fillers show by that.
     #[must_use]
     pub fn following(self, summary: &ReadSummary) -> Self {
-        BarLines { known_midnights: summary.midnights.clone(), ..self }
+        let had_volume = self.had_volume || summary.bars.without_volume < summary.bars.all;
+        BarLines { known_midnights: summary.midnights.clone(), had_volume, ..self }
+    }
+
+    /// The reader of bars that follow others with a volume. Flat ones without a volume fill time at
+    /// which the market is closed after an hour.
+    #[must_use]
+    pub fn following_volumes(self) -> Self {
+        BarLines { had_volume: true, ..self }
     }
 
     /// The reader of the lines of `file`, whose rows show if a column such as `company` names
@@ -290,6 +307,7 @@ impl BarLines {
                 Some(header_line) if line == header_line => {
                     self.field_count = RowFields::split(&text, format.delimiter).len();
                     self.own_zone = OwnZone::in_header(&text, &format);
+                    self.notes.extend(self.other_clock());
                     self.own_columns = OwnColumns::in_header(&text, &format, self.options.own_columns());
                     self.own_columns.check(&self.name)?;
                     self.header = text;
@@ -298,6 +316,15 @@ impl BarLines {
             }
         }
         Ok(bars)
+    }
+
+    /// A remark on a header that names another clock than the fallback, where none was stated.
+    fn other_clock(&self) -> Option<String> {
+        let (own, before) = self.own_zone.as_ref().zip(self.options.fallback_zone.as_ref())?;
+        (self.options.zone.is_none() && own.zone != *before).then(|| {
+            let (name, own) = (self.name.display(), &own.zone);
+            format!("{name}: its times are {own}, as the header says, and those of the bars before were {before}")
+        })
     }
 
     /// The bar of one line; `None` if it has none or it was known before.
@@ -367,7 +394,14 @@ impl BarLines {
             self.field_count = fields.len();
             self.check_open_close(row, format)?;
         }
-        if row.as_ref().is_ok_and(|row| self.fillers.add(row, self.has_volume)) {
+        let have_volume = self.has_volume || self.had_volume;
+        if let Ok(row) = &row
+            && let Some(known) = self.known_run.take()
+            && let Ok(open_time) = self.open_time(row)?
+        {
+            self.fillers.go_on(known, row.stamp, open_time, have_volume);
+        }
+        if row.as_ref().is_ok_and(|row| self.fillers.add(row, have_volume)) {
             self.ledger.drop_row(line, RowError::Filler);
             return Ok(None);
         }
@@ -508,8 +542,8 @@ impl BarLines {
 
     fn zone(&self, row: &BarRow) -> Result<&Zone> {
         let own = |is_wanted: fn(&&OwnZone) -> bool| self.own_zone.as_ref().filter(is_wanted).map(|own| &own.zone);
-        let zone = own(|own| own.is_in_rows()).or(self.options.zone.as_ref()).or_else(|| own(|_| true));
-        zone.ok_or_else(|| {
+        let stated = own(|own| own.is_in_rows()).or(self.options.zone.as_ref()).or_else(|| own(|_| true));
+        stated.or(self.options.fallback_zone.as_ref()).ok_or_else(|| {
             let (line, name) = (row.line, self.name.display());
             let value = format!("not stated, and line {line} of {name} has a time without offset");
             let expected = "the clock of the timestamps, such as UTC or America/New_York";
@@ -580,6 +614,10 @@ impl BarLines {
         }
         let earlier = self.earlier_open_time();
         for doubt in [self.doubts.pause(open_time, earlier), self.doubts.scale(&bar, earlier)] {
+            self.warn(doubt);
+        }
+        if self.needs_volume {
+            let doubt = self.doubts.volume(&bar);
             self.warn(doubt);
         }
         (self.reached, self.last) = (Some(open_time), Some((open_time, row)));

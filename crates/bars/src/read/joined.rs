@@ -56,7 +56,7 @@ impl RowLines<'_> {
         let mut source = BarFile::read(&summary.path, self.options, self.symbols, self.place)?;
         settle_off_grid(&mut source, self.base)?;
         if let Some(midnights) = self.midnights.for_file(file) {
-            midnights.settle(&mut source, self.options.zone.as_ref())?;
+            midnights.settle(&mut source, self.options.zone_or_fallback())?;
         }
         self.live_weeks.settle_file(file, &mut source)?;
         spread::in_units_of_the_price(&mut source)?;

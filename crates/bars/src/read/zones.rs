@@ -21,7 +21,7 @@ pub(super) fn choose_zones(
     base: Timeframe,
     zone_why: Option<&str>,
 ) -> Vec<ZoneChoice> {
-    let stated = options.zone.as_ref();
+    let stated = options.zone_or_fallback();
     let week_ends = |source: &BarFile| {
         let mut span: Option<RangeInclusive<i64>> = None;
         let widen = |stamp: &RowTime| {
@@ -40,7 +40,7 @@ pub(super) fn choose_zones(
         .iter()
         .zip(sources)
         .map(|(file, source)| match &source.own_zone {
-            Some(own) if own.is_in_rows() || stated.is_none() || zone_why.is_some() => {
+            Some(own) if own.is_in_rows() || options.zone.is_none() || zone_why.is_some() => {
                 let choice = file.ends.choose(file.format, Some(&own.zone));
                 Some(ZoneChoice { why: own.why().to_owned(), ..choice })
             }
@@ -88,7 +88,7 @@ fn common_choices<'a>(
         ends.extend(&file.ends);
     }
     let choice = |format: FormatName, ends: &WeekEnds| {
-        ends.choose_after(format, options.zone.as_ref(), options.known_zones.get(&format))
+        ends.choose_after(format, options.zone_or_fallback(), options.known_zones.get(&format))
     };
     together.into_iter().map(|(format, ends)| (format, choice(format, &ends))).collect()
 }

@@ -364,6 +364,61 @@ fn the_prediction_of_a_bar_that_was_unfinished_is_replaced() {
     assert!(stage.text("out.csv") == stage.text("whole.csv"));
 }
 
+// A followed file was read by the clock of the data, whatever its header said.
+#[test]
+fn a_followed_file_is_read_by_the_clock_that_its_header_names() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let [first, second] = ["2018-01-11 13:07", "2018-01-11 13:40"].map(|time| bars.find(time).unwrap());
+    let header = bars.lines().next().unwrap();
+    stage.write("first.csv", &bars[..first]);
+    stage.write("utc.csv", &format!("{header}\n{}", &bars[first..second]));
+    let moved = bars[first..second].replace("2018-01-11 13:", "2018-01-11 15:");
+    stage.write("moved.csv", &format!("{}\n{moved}", header.replace("time", "Time (UTC+2)")));
+    let line = |live: &str| {
+        format!("predict --run run --follow {live}.csv --stop-at-end --history first.csv --out {live}-out.csv")
+    };
+    stage.succeeds(&line("utc"));
+    let told = stage.told(&line("moved"));
+    assert!(told.contains("moved.csv: its times are ") && told.contains(", as the header says"), "{told}");
+    assert_eq!(stage.text("moved-out.csv"), stage.text("utc-out.csv"));
+    assert!(stage.text("utc-out.csv").contains("2018-01-11T13:08:00Z,"));
+}
+
+// Bars that had come into the history since had no line, and the line of one that was unfinished
+// stayed.
+#[test]
+fn bars_that_the_history_has_since_have_their_lines() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let [first, second, third, fourth] =
+        ["2018-01-11 13:07", "2018-01-11 13:40", "2018-01-11 13:55", "2018-01-11 14:10"]
+            .map(|time| bars.find(time).unwrap());
+    stage.write("first.csv", &bars[..first]);
+    let follow = |live: &str, history: &str, out: &str| {
+        stage.write("live.csv", live);
+        stage.told(&format!("predict --run run --follow live.csv --stop-at-end --history {history} --out {out}"))
+    };
+    follow(&bars[first..fourth], "first.csv", "whole.csv");
+    for (seen, begins, ended) in [(third, third, true), (third, second, true), (second, second, false)] {
+        stage.write("seen.csv", &bars[..seen]);
+        follow(&with_unfinished_last(&bars[..second])[first..], "first.csv", "out.csv");
+        let told = follow(&bars[begins..fourth], "seen.csv", "out.csv");
+        let expected =
+            "EURUSD: the output ended at 2018-01-11 13:40 UTC, and the bars before go on to 2018-01-11 13:55 UTC";
+        assert_eq!(told.contains(expected), ended, "{told}");
+        assert!(stage.text("out.csv") == stage.text("whole.csv"), "{seen} {begins}");
+        std::fs::remove_file(stage.path("out.csv")).unwrap();
+    }
+    // A history that begins after the output has ended.
+    follow(&bars[first..second], "first.csv", "out.csv");
+    let header = bars.lines().next().unwrap();
+    stage.write("seen.csv", &format!("{header}\n{}", &bars[third..fourth]));
+    let fifth = bars.find("2018-01-11 14:20").unwrap();
+    let told = follow(&bars[fourth..fifth], "seen.csv", "out.csv");
+    assert!(told.contains("go on to 2018-01-11 14:10 UTC: those between get no line; `predict` gives"), "{told}");
+}
+
 // `predict --follow` of a run with training.carry_state=false, the default, was refused after the
 // training.
 #[test]

@@ -257,6 +257,7 @@ impl Recipe {
             format: self.format,
             date_order: self.date_order,
             zone: self.zone.clone(),
+            fallback_zone: None,
             known_zones: self.known_zones.clone(),
             known_symbols: self.known_symbols.clone(),
             stamped_at: self.time,

@@ -29,7 +29,8 @@ use crate::text::{plural, utc};
 /// Destination of predictions, a line for each bar.
 pub enum LineOutput<'a> {
     /// A file: CSV, or JSON if its name ends in `.jsonl`. Predictions that it has stay, and those
-    /// of later bars follow them. That of its last bar is replaced if the bar is another one now.
+    /// of later bars follow them, those of the history first. That of its last bar is replaced if
+    /// the bar is another one now.
     File(&'a Path),
     /// Anything else.
     Writer {
@@ -78,6 +79,7 @@ pub fn follow(
             Some(summary) => lines.following(summary),
             None => lines,
         };
+        let lines = if subject.has_volume() { lines.following_volumes() } else { lines };
         let lines = if subject.needs_volume() { lines.requiring_volume() } else { lines };
         match file {
             Some(path) => lines.in_file(path),
@@ -94,7 +96,7 @@ pub fn follow(
             lines = lines.comparing_with(KnownBars::new(&bars));
         }
     }
-    let (mut live, history) = begin(&subject, bars, &request.history, host)?;
+    let (mut live, history) = begin(&subject, &bars, &request.history, host)?;
     if let Some(path) = file {
         require_timeframe(path, bar_lines())?;
     }
@@ -115,8 +117,24 @@ pub fn follow(
         forecasts.continue_file(out)?;
     }
     host.observer.note(&greeting(&subject, &history, tail.name()));
+    let mut without_lines = Vec::new();
+    if let Some(last) = forecasts.last_time()
+        && let Some(closes) = history.closes.filter(|closes| last <= *closes)
+    {
+        let begins = (0..bars.len()).find(|&k| bars.close_time(k) >= last).unwrap_or(bars.len());
+        // What functions give at bars of the past is not asked for again.
+        let can_be_written = begins > 0 && host.functions.is_none();
+        if last < closes {
+            host.observer.note(&history_after_output(&subject.symbol, last, closes, can_be_written));
+        }
+        if can_be_written {
+            without_lines = (begins..bars.len()).map(|k| bars.bar(k)).collect();
+            bars.truncate(begins);
+            (live, _) = begin(&subject, &bars, &request.history, host)?;
+        }
+    }
+    drop(bars);
     let mut progress = StreamProgress::new(&subject.symbol, host.observer);
-    progress.begin(&live);
     let totals = StreamTotals::default();
     let mut stream = Stream {
         live: &mut live,
@@ -126,12 +144,15 @@ pub fn follow(
         after_finished: &|bar| {
             let (mut bars, _) = subject.history(&request.history)?;
             replace_last(&mut bars, bar, &subject.symbol, host);
-            begin(&subject, bars, &request.history, host)
+            begin(&subject, &bars, &request.history, host)
         },
     };
-    if is_finished {
+    if !without_lines.is_empty() {
+        stream.catch_up(&without_lines, &mut forecasts, host)?;
+    } else if is_finished {
         stream.renew_last(&history, &mut forecasts, host)?;
     }
+    stream.progress.begin(stream.live);
     match stream.run(first, &mut tail, &mut forecasts, host) {
         // A reader that went away, as `head` does, is no error.
         Err(error) if error.find::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::BrokenPipe) => {}
@@ -239,21 +260,19 @@ struct SeenBars {
 /// The model with the states after its history.
 fn begin<'a>(
     subject: &StreamingModel,
-    mut bars: Bars,
+    bars: &Bars,
     history: &History,
     host: &Host<'a>,
 ) -> Result<(BarStream<'a>, SeenBars)> {
-    let mut functions = None;
-    if let Some(given) = host.functions {
-        let (with_columns, stream) = subject.with_functions(&bars, history, given)?;
-        (bars, functions) = (with_columns, Some(stream));
-    }
+    let widened = host.functions.map(|given| subject.with_functions(bars, history, given)).transpose()?;
+    let (with_columns, functions) = widened.unzip();
+    let bars = with_columns.as_ref().unwrap_or(bars);
     let series = subject.series(bars.timeframe)?;
     subject.require_same_windows(&series)?;
     let follower =
         StreamingPredictor::open_in(subject.precision(), &Device::cpu(), subject.model()?, &subject.weights)?;
     let mut live = BarStream::new(series, follower, subject.streaming()).with_functions(functions);
-    let last = live.replay(&bars, subject.spec.holes)?;
+    let last = live.replay(bars, subject.spec.holes)?;
     let closes = bars.len().checked_sub(1).map(|last| bars.close_time(last));
     Ok((live, SeenBars { bars: bars.len(), closes, last }))
 }
@@ -359,10 +378,24 @@ impl Stream<'_, '_> {
         Ok(forecasts.finish()?)
     }
 
+    /// Predicts the last `bars` of the history: the one that the output ends with, which may have
+    /// been unfinished then, and those after it.
+    fn catch_up(&mut self, bars: &[Bar], forecasts: &mut ForecastLines<'_>, host: &Host<'_>) -> Result<()> {
+        for bar in bars {
+            let step = self.live.close(bar)?;
+            if let Some(outputs) = self.live.predict(step) {
+                self.write(step.close_time, &outputs, forecasts, host)?;
+            }
+        }
+        // Lines of followed bars are counted.
+        self.totals.already_written = 0;
+        Ok(())
+    }
+
     /// Predicts the last bar of the `history` anew, which was unfinished in the bars before, if the
     /// output ends with a prediction of it.
     fn renew_last(&mut self, history: &SeenBars, forecasts: &mut ForecastLines<'_>, host: &Host<'_>) -> Result<()> {
-        if let Some(step) = history.last.filter(|step| forecasts.ended_at(step.close_time))
+        if let Some(step) = history.last.filter(|step| forecasts.last_time() == Some(step.close_time))
             && let Some(outputs) = self.live.outputs(step)
         {
             self.write(step.close_time, &outputs, forecasts, host)?;
@@ -387,6 +420,19 @@ impl Stream<'_, '_> {
             host.observer.note(&replaced_prediction(close_time));
         }
         Ok(())
+    }
+}
+
+/// The remark on an output that ended at `last`, where the bars of the history go on to `closes`.
+fn history_after_output(symbol: &str, last: i64, closes: i64, can_be_written: bool) -> String {
+    let (last, closes) = (utc(last), utc(closes));
+    match can_be_written {
+        true => format!(
+            "{symbol}: the output ended at {last}, and the bars before go on to {closes}: the lines of those between come first"
+        ),
+        false => format!(
+            "warning: {symbol}: the output ended at {last}, and the bars before go on to {closes}: those between get no line; `predict` gives theirs from the data"
+        ),
     }
 }
 

@@ -200,9 +200,9 @@ impl<'o> ForecastLines<'o> {
         }
     }
 
-    /// True if the last line that the output had before is of the bar that closed at `time_ns`.
-    pub(super) fn ended_at(&self, time_ns: i64) -> bool {
-        self.last.as_ref().is_some_and(|last| last.time_ns == time_ns)
+    /// When the bar closed that the last line is of which the output had before.
+    pub(super) fn last_time(&self) -> Option<i64> {
+        self.last.as_ref().map(|last| last.time_ns)
     }
 
     /// True if a line has other predictions than the model's `outputs` [K, M].
@@ -244,13 +244,13 @@ impl<'o> ForecastLines<'o> {
             return Ok(LineOutcome::Kept);
         }
         let line = self.line(time_ns, outputs)?;
-        if let Some(last) = self.last.take_if(|last| last.time_ns == time_ns) {
-            if last.text == line {
-                return Ok(LineOutcome::Kept);
-            }
-            if self.replace(&last, &line)? {
-                return Ok(LineOutcome::Replaced { has_others: self.has_others(&last, outputs) });
-            }
+        if self.last.as_ref().is_some_and(|last| last.time_ns == time_ns && last.text == line) {
+            return Ok(LineOutcome::Kept);
+        }
+        if let Some(last) = self.last.take_if(|last| last.time_ns == time_ns)
+            && self.replace(&last, &line)?
+        {
+            return Ok(LineOutcome::Replaced { has_others: self.has_others(&last, outputs) });
         }
         self.begin()?;
         self.hand_over(&(line + "\n"))?;
@@ -353,7 +353,7 @@ mod tests {
                 write(&path, form, loss, 3, &[first, &[2.0, f32::NAN, -1.0]]);
                 write(&whole, form, loss, 3, &[first, &last, first]);
                 let mut lines = going_on(&path, form, loss, None);
-                assert_eq!([0, MINUTE_NS].map(|time| lines.ended_at(time)), [false, true]);
+                assert_eq!(lines.last_time(), Some(MINUTE_NS));
                 let outcomes = [[2.0, 1.0, 0.0], last, [0.0, 1.0, 2.0]];
                 let outcomes =
                     [0, 1, 2].map(|minute| lines.write(minute as i64 * MINUTE_NS, &outcomes[minute]).unwrap());

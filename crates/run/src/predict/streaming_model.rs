@@ -60,7 +60,8 @@ pub struct FollowRequest {
     pub format: Option<FormatName>,
     /// Order of day and month where the year comes last.
     pub date_order: Option<DateOrder>,
-    /// Zone of the timestamps; that of the files that the data file was made of if `None`.
+    /// Zone of the timestamps. If `None`, that which a header names, or else that of the files that
+    /// the data file was made of.
     pub zone: Option<Zone>,
     /// Rule for lines that cannot be used. `None` is the rule that the data file was made by.
     pub on_error: Option<OnError>,
@@ -210,6 +211,11 @@ impl StreamingModel {
         (self.horizons, self.outputs)
     }
 
+    /// True if bars of the instrument have a volume.
+    pub(super) fn has_volume(&self) -> bool {
+        self.has_volume
+    }
+
     /// True if features are computed from the volume, and it is known.
     pub(super) fn needs_volume(&self) -> bool {
         self.has_volume && self.spec.features.iter().any(Feature::reads_volume)
@@ -240,9 +246,12 @@ impl StreamingModel {
         let own = || self.recipe.files_by_symbol().remove(&self.symbol).unwrap_or_default();
         let is_own = given.is_empty();
         let files: Vec<PathBuf> = if is_own { own() } else { given };
-        let reading = match is_own && self.has_several_zones {
-            true => self.reading(),
-            false => ReadOptions { zone: self.zone.clone(), ..self.reading() },
+        let zone = self.zone.clone();
+        let reading = match (is_own, self.has_several_zones) {
+            (true, true) => self.reading(),
+            (true, false) => ReadOptions { zone, ..self.reading() },
+            // They may name another clock.
+            (false, _) => ReadOptions { zone: None, fallback_zone: zone, ..self.reading() },
         };
         // Its own files are read as when the series was made of them.
         let base = if is_own { self.recipe.base } else { reading.base };
@@ -360,17 +369,17 @@ impl StreamingModel {
     /// Options of reading the lines that come.
     pub(super) fn line_options(&self, options: &FollowRequest) -> ReadOptions {
         let reading = self.reading();
-        let zone = match (&options.zone, options.format) {
-            (Some(zone), _) => Some(zone.clone()),
-            (None, None) => self.zone.clone(),
+        let fallback_zone = match options.format {
+            None => self.zone.clone(),
             // The clock of another vendor is not known.
-            (None, Some(format)) => (format == FormatName::Iso).then(Zone::utc),
+            Some(format) => (format == FormatName::Iso).then(Zone::utc),
         };
         ReadOptions {
             format: options.format.or(reading.format).or(self.format),
             date_order: options.date_order.or(reading.date_order),
             on_error: options.on_error.unwrap_or(reading.on_error),
-            zone,
+            zone: options.zone.clone(),
+            fallback_zone,
             ..reading
         }
     }

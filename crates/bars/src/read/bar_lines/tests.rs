@@ -202,6 +202,110 @@ fn a_volume_may_be_missing_until_there_is_one() {
     assert!(complaints[0].contains("line 3: inconsistent prices: expected a volume"), "{complaints:?}");
 }
 
+// The clock of the bars before was taken for that of rows whose header names another one.
+#[test]
+fn a_clock_of_the_header_counts_before_that_of_the_bars_before() {
+    let base = ReadOptions { base: Some(Timeframe::M1), ..ReadOptions::default() };
+    let before = ReadOptions { fallback_zone: Some("+05:00".parse().unwrap()), ..base };
+    let stated = ReadOptions { zone: Some("+01:00".parse().unwrap()), ..before.clone() };
+    for (header, options, hour) in [
+        ("Time (EET)", &before, 8),
+        ("Time (UTC)", &before, 10),
+        ("Time", &before, 5),
+        ("Time (EET)", &stated, 9),
+        ("Time", &stated, 9),
+    ] {
+        let text = format!(
+            "{header},Open,High,Low,Close,Volume\n2018.01.31 10:00:00,1,2,1,2,7\n2018.01.31 10:01:00,1,2,1,2,7\n"
+        );
+        let open_time = 17_562 * DAY_NS + hour * HOUR_NS;
+        let mut lines = BarLines::new(Path::new("live"), options, Timeframe::M1, None);
+        let bars: Vec<Bar> = text.lines().flat_map(|line| lines.push(line.as_bytes()).unwrap()).collect();
+        assert_eq!(bars[0].open_time, open_time, "{header}");
+        let notes = lines.take_notes();
+        assert_eq!(notes.len(), usize::from(hour == 8 || hour == 10), "{notes:?}");
+        assert_eq!(read_whole(&text, options)[0].open_time, open_time, "{header}");
+    }
+}
+
+// Flat bars of a weekend were bars until one had a volume.
+#[test]
+fn volumes_of_the_bars_before_show_what_fills_a_closed_market() {
+    // From Friday 2018-11-23 22:00 on, three hours.
+    let row = |k: i64| {
+        let time = display_utc(17_858 * DAY_NS + 22 * HOUR_NS + k * HOUR_NS / 60);
+        format!("{time},2,2,2,2,0")
+    };
+    for (had_volume, expected) in [(true, 60), (false, 180)] {
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None);
+        let mut lines = if had_volume { lines.following_volumes() } else { lines };
+        let bars: usize = (0..180).map(|k| lines.push(row(k).as_bytes()).unwrap().len()).sum();
+        assert_eq!(bars, expected);
+    }
+}
+
+// The first hour of rows that go on within a weekend of flat bars was predicted.
+#[test]
+fn fillers_go_on_from_the_bars_before() {
+    // Minutes from Friday 2018-11-23 22:00 on.
+    let open_time = |minute: i64| 17_858 * DAY_NS + 22 * HOUR_NS + minute * HOUR_NS / 60;
+    let flat = |minute: i64, price: f64, volume: f64| Bar {
+        open_time: open_time(minute),
+        open: price,
+        high: price,
+        low: price,
+        close: price,
+        volume,
+        ..Bar::default()
+    };
+    for (known_count, first, price, expected) in [
+        (40, 40, 2, 20),
+        (40, 30, 2, 20),
+        // A minute is missing.
+        (40, 41, 2, 60),
+        (40, 40, 3, 60),
+        // Fillers were dropped behind the first hour.
+        (60, 60, 2, 0),
+        (60, 59, 2, 0),
+        (60, 90, 2, 0),
+        (60, 90, 3, 60),
+    ] {
+        let mut known = Bars::with_capacity(Timeframe::M1, 0);
+        known.push(flat(-1, 2.0, 7.0));
+        (0..known_count).for_each(|minute| known.push(flat(minute, 2.0, 0.0)));
+        let known_until = known.open_time.last().copied();
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, known_until);
+        let mut lines = lines.following_volumes().comparing_with(KnownBars::new(&known));
+        let row = |minute: i64| format!("{},{price},{price},{price},{price},0", display_utc(open_time(minute)));
+        let bars: usize = (first..first + 150).map(|k| lines.push(row(k).as_bytes()).unwrap().len()).sum();
+        assert_eq!(bars, expected, "{known_count} {first} {price}");
+    }
+    // Saturday 2018-11-24 and Sunday after a Friday.
+    let days = ReadOptions { base: Some(Timeframe::D1), ..in_zone("UTC") };
+    let mut known = Bars::with_capacity(Timeframe::D1, 0);
+    known.push(Bar { open_time: 17_858 * DAY_NS, ..flat(0, 2.0, 7.0) });
+    let lines = BarLines::new(Path::new("live"), &days, Timeframe::D1, known.open_time.last().copied());
+    let mut lines = lines.following_volumes().comparing_with(KnownBars::new(&known));
+    lines.push(b"date,open,high,low,close,volume").unwrap();
+    for (day, bars) in [(24, 0), (25, 0), (26, 1)] {
+        let row = format!("2018-11-{day},2,2,2,2,{}", if day == 26 { 7 } else { 0 });
+        assert_eq!(lines.push(row.as_bytes()).unwrap().len(), bars, "{day}");
+    }
+}
+
+// The volumes of the bars before are in the account of reading them.
+#[test]
+fn the_account_of_the_bars_before_tells_of_their_volumes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("X.csv");
+    for (volume, expected) in [(7, true), (0, false)] {
+        fs::write(&path, format!("2018-01-02 00:05,1,2,1,2,{volume}\n2018-01-02 00:06,1,2,1,2,0\n")).unwrap();
+        let summary = read(&[&path], &in_zone("UTC")).unwrap().summary;
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None).following(&summary);
+        assert_eq!(lines.had_volume, expected, "{volume}");
+    }
+}
+
 /// Features of the volume were those of a volume of 0.
 #[test]
 fn a_volume_that_features_need_is_in_every_row() {
@@ -218,6 +322,24 @@ fn a_volume_that_features_need_is_in_every_row() {
                 assert!(bars == 0 && error.to_string().starts_with(expected), "{error}");
             }
         }
+    }
+}
+
+// Volumes of 0 alone were followed without a word.
+#[test]
+fn bars_none_of_which_has_a_volume_are_warned_of_where_features_need_it() {
+    for (volumes, is_needed, expected) in
+        [([0, 0, 0], true, true), ([0, 7, 0], true, false), ([7, 0, 0], true, false), ([0, 0, 0], false, false)]
+    {
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None);
+        let mut lines = if is_needed { lines.requiring_volume() } else { lines };
+        // The first bar is flat: a volume of 0 is that of a quiet minute.
+        for ((minute, volume), high) in (5..).zip(volumes).zip([1, 2, 2]) {
+            lines.push(format!("2018-01-02 00:0{minute},1,{high},1,1,{volume}").as_bytes()).unwrap();
+        }
+        let warnings = lines.take_warnings();
+        assert_eq!(warnings.len(), usize::from(expected), "{volumes:?}: {warnings:?}");
+        assert!(warnings.iter().all(|one| one.contains("no bar up to the one that opens at 2018-01-02T00:06:00Z has")));
     }
 }
 
@@ -541,8 +663,8 @@ fn weeks_from(monday: i64, missing: Option<i64>) -> Bars {
 // A live file without its Friday was followed without a word.
 #[test]
 fn a_day_that_is_missing_is_warned_of() {
-    // From Mondays 2018-01-01 and 2017-12-04 on.
-    let (known, december) = (weeks_from(17_532, None), weeks_from(17_504, None));
+    // From Mondays 2018-01-01, 2017-12-04 and 2018-10-15 on.
+    let (known, december, october) = (weeks_from(17_532, None), weeks_from(17_504, None), weeks_from(17_819, None));
     let few = {
         let mut few = known.clone();
         few.truncate(24);
@@ -552,6 +674,10 @@ fn a_day_that_is_missing_is_warned_of() {
         // The last known hour is that of Friday 2018-01-19.
         (&known, "2018-01-22 00:00", None),
         (&known, "2018-01-23 00:00", Some("there is no bar from 2018-01-20T00:00:00Z to 2018-01-23T00:00:00Z, and")),
+        (&known, "2018-01-22 01:00", Some("there is no bar from 2018-01-20T00:00:00Z to 2018-01-22T01:00:00Z, and")),
+        // New York's clock is moved on Sunday.
+        (&october, "2018-11-05 01:00", None),
+        (&october, "2018-11-05 02:00", Some("there is no bar from 2018-11-03T00:00:00Z to 2018-11-05T02:00:00Z, and")),
         (&few, "2018-01-05 00:00", None),
         // Monday is Christmas Day.
         (&december, "2017-12-26 00:00", None),
