@@ -183,12 +183,16 @@ impl Source {
         }
     }
 
-    /// Instrument of each sample, `[N]`, an index into [`Source::instruments`].
+    /// Instrument of each sample, `[N]`, an index into [`Source::instruments`]: samples of one have
+    /// one calendar of bars.
     ///
     /// # Panics
     /// As [`Source::sample_times`].
     pub fn sample_instruments(&self) -> Option<&[i32]> {
-        self.series().and_then(|series| series.file().sample_instruments())
+        match &self.data {
+            SourceData::Series(series) => series.file().sample_instruments(),
+            SourceData::Windows(windows) => windows.file().sample_instruments(),
+        }
     }
 
     /// Open time of the earliest bar that each sample depends on, `[N]`, ns since 1970 UTC; `None`
@@ -256,22 +260,16 @@ impl Source {
     /// Instrument of a sample, an index into [`Source::instruments`]; `None` where the file names
     /// none.
     pub fn instrument_of(&self, sample: usize) -> Option<usize> {
-        self.series().and_then(|series| series.file().instrument_of(sample))
+        match &self.data {
+            SourceData::Series(series) => series.file().instrument_of(sample),
+            SourceData::Windows(windows) => Some(windows.file().sample_instruments()?[sample] as usize),
+        }
     }
 
     fn span_times(&self) -> &SpanTimes {
         match &self.data {
             SourceData::Series(series) => series.file().span_times(),
             SourceData::Windows(windows) => windows.file().span_times(),
-        }
-    }
-
-    /// Number of each sample's instrument, `[N]`, in either layout: samples of one number have one
-    /// calendar of bars.
-    pub fn calendar_of_samples(&self) -> Option<&[i32]> {
-        match &self.data {
-            SourceData::Series(series) => series.file().sample_instruments(),
-            SourceData::Windows(windows) => windows.file().sample_instruments(),
         }
     }
 
@@ -301,7 +299,10 @@ impl Source {
 
     /// Names of the instruments, `[I]`; empty where the file names none.
     pub fn instruments(&self) -> &[String] {
-        self.series().map_or(&[], |series| series.file().instruments())
+        match &self.data {
+            SourceData::Series(series) => series.file().instruments(),
+            SourceData::Windows(windows) => windows.file().instruments(),
+        }
     }
 
     /// The bars, close times and window ends behind the samples; `None` for a windows file, which
