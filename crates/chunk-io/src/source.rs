@@ -356,6 +356,22 @@ impl Source {
         self.load_resident()
     }
 
+    /// Checks the numbers of `samples` of a windows file that is held in memory; those of a series
+    /// were checked when it was read.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for the first sample with numbers that none may
+    /// have.
+    ///
+    /// # Panics
+    /// If the file has fewer samples.
+    pub fn check_resident(&self, samples: Range<usize>) -> Result<()> {
+        match &self.data {
+            SourceData::Series(_) => Ok(()),
+            SourceData::Windows(windows) => windows.check_resident(samples),
+        }
+    }
+
     /// Storage and reader of each dataset of features and targets: features by timeframe, then the
     /// targets.
     ///
