@@ -69,6 +69,20 @@ fn values_of_samples_that_no_part_has_end_no_run() {
     }
 }
 
+/// Errors of the test were refused for a sample of training without a word on why it is read.
+#[test]
+fn baselines_are_named_that_read_a_training_sample() {
+    let stage = Stage::new();
+    stage.succeeds("synth windows.h5 --layout windows --samples 100 --steps 4 --features 3 --targets 2");
+    stage.succeeds(&format!("train --data windows.h5 {TRAIN} --out run"));
+    std::fs::copy(stage.path("windows.h5"), stage.path("dirty.h5")).unwrap();
+    set(&stage, "features", 5 * WINDOW, f32::NAN);
+    for message in stage.fails("eval --run run --data dirty.h5 --split test", DATA) {
+        assert!(message.contains("fitting the baselines, which takes the training samples"), "{message}");
+        assert!(message.contains("dirty.h5: /features[5]: expected a sample of finite features"), "{message}");
+    }
+}
+
 fn set(stage: &Stage, object: &str, index: usize, value: f32) {
     stage.with_hdf5("dirty.h5", |file| {
         let file = hdf5::File::open_rw(file).unwrap();
