@@ -25,7 +25,7 @@ fn first_of_unknown_length(source: &Source) -> Option<usize> {
 }
 
 /// True if the times of a series only order its samples and bars.
-pub(super) fn has_ordinal_times(source: &Source) -> Result<bool> {
+pub(crate) fn has_ordinal_times(source: &Source) -> Result<bool> {
     Ok(source.attribute("time_kind")? == Some(AttributeValue::from("ordinal")))
 }
 
