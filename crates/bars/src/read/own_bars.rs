@@ -30,8 +30,8 @@ impl SpooledRecording {
     /// better with prices of a bar or half an hour to a day after them, be it for two months alone,
     /// and bars of other prices altogether. A bin without an own bar has the one that is made; an
     /// own bar without a bin is not used, and neither is one after which no file that has it goes
-    /// on, which may be unfinished. Files without volumes or spreads leave those that are made. Temporary files lie
-    /// in `folder`.
+    /// on, which may be unfinished. Files without volumes or spreads leave those that are made.
+    /// Temporary files lie in `folder`.
     ///
     /// # Errors
     /// [`Error::OwnBars`], [`Error::NotAMultiple`], [`Error::Straddles`] and [`Error::Spool`].
