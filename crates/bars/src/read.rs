@@ -299,7 +299,7 @@ fn read_sources(
         pieces.push(FileBars::new(source, choice, clock, place)?);
     }
     warnings.extend(pieces.iter().filter_map(|piece| mixed_symbols(&piece.summary)));
-    let JoinedFiles { bars, files } = match options.overlaps {
+    let JoinedFiles { bars, files, last_times } = match options.overlaps {
         Overlaps::Refuse => join(pieces, base, place)?,
         Overlaps::EqualOnce => {
             let zones = zones.iter().map(|choice| choice.zone.clone()).collect();
@@ -309,7 +309,7 @@ fn read_sources(
     };
     require_bars(&bars, &files)?;
     let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
-    let summary = ReadSummary { midnights: recent, ..summary };
+    let summary = ReadSummary { midnights: recent, last_times, ..summary };
     Ok(StoredRecording { symbol, bars, own: Vec::new(), summary })
 }
 
@@ -391,6 +391,7 @@ impl ReadSummary {
             files,
             warnings,
             midnights: None,
+            last_times: Vec::new(),
         })
     }
 }
@@ -490,6 +491,8 @@ fn source_warning(source: &BarFile, options: &ReadOptions) -> Option<String> {
 struct JoinedFiles {
     bars: StoredBars,
     files: Vec<FileSummary>,
+    /// As [`ReadSummary::last_times`].
+    last_times: Vec<i64>,
 }
 
 fn join(pieces: Vec<FileBars>, base: Timeframe, place: &ReadPlace<'_>) -> Result<JoinedFiles> {
@@ -498,7 +501,8 @@ fn join(pieces: Vec<FileBars>, base: Timeframe, place: &ReadPlace<'_>) -> Result
     pieces.sort_by_key(|&(begins, _)| begins);
     let [(_, _)] = &pieces[..] else { return join_several(pieces, base, place) };
     let FileBars { bars, summary } = pieces.remove(0).1;
-    Ok(JoinedFiles { bars, files: vec![summary] })
+    let last_times = summary.last_open_time.into_iter().collect();
+    Ok(JoinedFiles { bars, files: vec![summary], last_times })
 }
 
 fn join_several(pieces: Vec<(Option<i64>, FileBars)>, base: Timeframe, place: &ReadPlace<'_>) -> Result<JoinedFiles> {
@@ -522,5 +526,6 @@ fn join_several(pieces: Vec<(Option<i64>, FileBars)>, base: Timeframe, place: &R
         })?;
         files.push(summary);
     }
-    Ok(JoinedFiles { bars: whole.finish()?, files })
+    let last_times = files.iter().filter_map(|file| file.last_open_time).collect();
+    Ok(JoinedFiles { bars: whole.finish()?, files, last_times })
 }

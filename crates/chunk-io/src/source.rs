@@ -183,12 +183,16 @@ impl Source {
         }
     }
 
-    /// Instrument of each sample, `[N]`, an index into [`Source::instruments`].
+    /// Instrument of each sample, `[N]`, an index into [`Source::instruments`]: samples of one have
+    /// one calendar of bars.
     ///
     /// # Panics
     /// As [`Source::sample_times`].
     pub fn sample_instruments(&self) -> Option<&[i32]> {
-        self.series().and_then(|series| series.file().sample_instruments())
+        match &self.data {
+            SourceData::Series(series) => series.file().sample_instruments(),
+            SourceData::Windows(windows) => windows.file().sample_instruments(),
+        }
     }
 
     /// Open time of the earliest bar that each sample depends on, `[N]`, ns since 1970 UTC; `None`
@@ -256,22 +260,16 @@ impl Source {
     /// Instrument of a sample, an index into [`Source::instruments`]; `None` where the file names
     /// none.
     pub fn instrument_of(&self, sample: usize) -> Option<usize> {
-        self.series().and_then(|series| series.file().instrument_of(sample))
+        match &self.data {
+            SourceData::Series(series) => series.file().instrument_of(sample),
+            SourceData::Windows(windows) => Some(windows.file().sample_instruments()?[sample] as usize),
+        }
     }
 
     fn span_times(&self) -> &SpanTimes {
         match &self.data {
             SourceData::Series(series) => series.file().span_times(),
             SourceData::Windows(windows) => windows.file().span_times(),
-        }
-    }
-
-    /// Number of each sample's instrument, `[N]`, in either layout: samples of one number have one
-    /// calendar of bars.
-    pub fn calendar_of_samples(&self) -> Option<&[i32]> {
-        match &self.data {
-            SourceData::Series(series) => series.file().sample_instruments(),
-            SourceData::Windows(windows) => windows.file().sample_instruments(),
         }
     }
 
@@ -301,7 +299,10 @@ impl Source {
 
     /// Names of the instruments, `[I]`; empty where the file names none.
     pub fn instruments(&self) -> &[String] {
-        self.series().map_or(&[], |series| series.file().instruments())
+        match &self.data {
+            SourceData::Series(series) => series.file().instruments(),
+            SourceData::Windows(windows) => windows.file().instruments(),
+        }
     }
 
     /// The bars, close times and window ends behind the samples; `None` for a windows file, which
@@ -353,6 +354,22 @@ impl Source {
             return windows.load_resident_unchecked();
         }
         self.load_resident()
+    }
+
+    /// Checks the numbers of `samples` of a windows file that is held in memory; those of a series
+    /// were checked when it was read.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`](crate::Error::Invalid) for the first sample with numbers that none may
+    /// have.
+    ///
+    /// # Panics
+    /// If the file has fewer samples.
+    pub fn check_resident(&self, samples: Range<usize>) -> Result<()> {
+        match &self.data {
+            SourceData::Series(_) => Ok(()),
+            SourceData::Windows(windows) => windows.check_resident(samples),
+        }
     }
 
     /// Storage and reader of each dataset of features and targets: features by timeframe, then the

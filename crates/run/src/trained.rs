@@ -168,7 +168,7 @@ impl Trained {
         }
         let model = trained_model(&folder)?;
         if data.samples().shape() != model.shape() {
-            let (model, samples) = (model.shape().to_string(), data.samples().shape().to_string());
+            let (model, samples) = told_apart(model.shape(), data.samples().shape());
             return Err(trainer::Error::SamplesShape { model, samples }.into());
         }
         with_fields(&config, trainer::Config::default()).check_dense_samples(data.samples())?;
@@ -345,6 +345,20 @@ pub(crate) fn changed_files(folder: &RunFolder, data: &Data, host: &Host<'_>) ->
 fn trained_until_ns(folder: &RunFolder) -> Option<i64> {
     let split = &folder.saved_plan()["split"];
     split["test_start_ns"].as_i64().or(split["validation_start_ns"].as_i64())
+}
+
+/// Texts of two shapes, which differ: a timeframe may have the name that one without a name is
+/// shown by.
+fn told_apart(model: &SampleShape, samples: &SampleShape) -> (String, String) {
+    let texts = (model.to_string(), samples.to_string());
+    if texts.0 != texts.1 {
+        return texts;
+    }
+    let with_name = |shape: &SampleShape| match shape.timeframes[0].name.as_str() {
+        "" => format!("{shape} (a timeframe without a name)"),
+        name => format!("{shape} (a timeframe named {name})"),
+    };
+    (with_name(model), with_name(samples))
 }
 
 /// Paths in a sentence.

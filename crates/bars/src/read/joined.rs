@@ -5,7 +5,7 @@
 //! the first bar of a time is taken; the others of that time must be the same, and count a copy
 //! a target that an earlier file did not know yet is taken from the one that does
 //! the last bar of a file may be unfinished: of files that end with it, the one with more is taken
-//! own bars with which a file ends may be unfinished: they are not used, and may differ
+//! own bars with which a file ends may differ: that of a file that goes on after it is taken
 //! ```
 
 use std::cmp::Reverse;
@@ -96,11 +96,11 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
     let mut copies = vec![Copies::default(); pieces.len()];
     let mut whole = lines.place.sink(lines.base, lines.options.all_columns())?;
     let ends_with = |file: usize, time: i64| pieces[file].summary.last_open_time == Some(time);
-    let may_be_unfinished = |time: i64| are_own && (0..pieces.len()).any(|file| ends_with(file, time));
     let mut unfinished: Vec<(usize, i64)> = Vec::new();
     let mut taken: Option<(usize, Bar)> = None;
     // True if a file goes on after the bar that is taken.
     let mut is_finished = false;
+    let mut last_times = Vec::new();
     while let Some(mut first) = next.peek_mut() {
         let Reverse((time, file)) = *first;
         let cursor = cursors[file].get_or_insert_with(|| BarCursor::new(&pieces[file].bars));
@@ -114,13 +114,20 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
         }
         let Some((earlier, expected)) = taken.as_mut().filter(|(_, taken)| taken.open_time == time) else {
             if let Some((_, before)) = taken.replace((file, bar)) {
+                last_times.extend((!is_finished).then_some(before.open_time));
                 whole.push(before)?;
             }
             is_finished = !ends_with(file, time);
             continue;
         };
         let is_equal = is_equal(&bar, expected) && take_targets(expected, &bar, lines.options.targets());
-        if !is_equal && !may_be_unfinished(time) {
+        let mut copied = file;
+        let is_copy = is_equal || (are_own && ends_with(file, time));
+        if !is_copy && are_own && !is_finished {
+            // The files before end with the bar, and this one has more.
+            copied = std::mem::replace(earlier, file);
+            *expected = bar;
+        } else if !is_copy {
             if !is_finished && expected.is_continued_by(&bar) {
                 unfinished.push((*earlier, time));
                 (*earlier, *expected) = (file, bar);
@@ -143,13 +150,14 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
             });
         }
         is_finished |= !ends_with(file, time);
-        let copies = &mut copies[file];
+        let copies = &mut copies[copied];
         if copies.rows == 0 {
             copies.first = time;
         }
         copies.rows += 1;
     }
     if let Some((_, last)) = taken {
+        last_times.extend((!is_finished).then_some(last.open_time));
         whole.push(last)?;
     }
     drop(cursors);
@@ -169,7 +177,7 @@ pub(super) fn join_equal(pieces: Vec<FileBars>, are_own: bool, lines: &RowLines<
         summaries.push(Some(summary));
     }
     let files = in_time.into_iter().filter_map(|file| summaries[file].take()).collect();
-    Ok(JoinedFiles { bars: whole.finish()?, files })
+    Ok(JoinedFiles { bars: whole.finish()?, files, last_times })
 }
 
 /// Takes the last `count` columns, the targets, that only `other` knows. False where both know

@@ -29,9 +29,9 @@ impl SpooledRecording {
     /// opens with no bin, on a day or longer by its date, is refused, and so are bars that agree
     /// better with prices of a bar or half an hour to a day after them, be it for two months alone,
     /// and bars of other prices altogether. A bin without an own bar has the one that is made; an
-    /// own bar without a bin is not used, and neither is the last of each file, which may be
-    /// unfinished. Files without volumes or spreads leave those that are made. Temporary files lie
-    /// in `folder`.
+    /// own bar without a bin is not used, and neither is one after which no file that has it goes
+    /// on, which may be unfinished. Files without volumes or spreads leave those that are made.
+    /// Temporary files lie in `folder`.
     ///
     /// # Errors
     /// [`Error::OwnBars`], [`Error::NotAMultiple`], [`Error::Straddles`] and [`Error::Spool`].
@@ -63,7 +63,7 @@ fn place(
         given: BarCursor::new(given),
         has_volume: counts.without_volume < counts.all,
         has_spread: counts.with_spread > 0,
-        unfinished: account.last_open_times(),
+        unfinished: account.summary.last_times.clone(),
         account,
         first_open_time: None,
         closes: Closes::new(timeframe),

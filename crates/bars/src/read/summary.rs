@@ -50,6 +50,9 @@ pub struct ReadSummary {
     /// The last midnights of rows of days, where they show.
     #[serde(default)]
     pub(crate) midnights: Option<Midnights>,
+    /// Open times of the bars after which no file that has them goes on, in order.
+    #[serde(default)]
+    pub(crate) last_times: Vec<i64>,
 }
 
 /// Bars of a longer timeframe from files of their own, beside those that the shorter bars make.
@@ -73,8 +76,8 @@ pub struct OwnBars {
     pub not_covered: u64,
     /// Bars that the files lack: the shorter bars make them.
     pub made: u64,
-    /// Bars with which a file ends, which may be unfinished. They are not used: the shorter bars
-    /// make them.
+    /// Bars after which no file that has them goes on, which may be unfinished. They are not used:
+    /// the shorter bars make them.
     pub unfinished: u64,
 }
 
@@ -83,14 +86,6 @@ impl OwnBars {
     pub(crate) fn unplaced(summary: ReadSummary, base: Timeframe) -> Self {
         let (different, example) = (EventCount::default(), String::new());
         OwnBars { summary, base, same: 0, different, partial: 0, example, not_covered: 0, made: 0, unfinished: 0 }
-    }
-
-    /// Open times of the bars with which a file ends, in their order.
-    pub(crate) fn last_open_times(&self) -> Vec<i64> {
-        let mut times: Vec<i64> = self.summary.files.iter().filter_map(|file| file.last_open_time).collect();
-        times.sort_unstable();
-        times.dedup();
-        times
     }
 
     /// Number of bars that take the place of others.

@@ -55,6 +55,17 @@ impl WindowsSource {
         Ok(())
     }
 
+    /// Checks the numbers of samples in memory.
+    pub(super) fn check_resident(&self, samples: Range<usize>) -> Result<()> {
+        let selection = RowSelection::Range(samples.clone());
+        for (i, table) in self.tables().enumerate() {
+            let Some(rows) = self.resident_rows(i) else { continue };
+            let row_len = table.row_len();
+            table.require_allowed_in(&selection, &rows[samples.start * row_len..samples.end * row_len])?;
+        }
+        Ok(())
+    }
+
     pub(super) fn file(&self) -> &WindowsFile {
         &self.file
     }

@@ -34,6 +34,7 @@ pub(crate) struct WindowsFile {
     targets: NumericDataset,
     timestamps: Option<Buffer<i64>>,
     span_times: SpanTimes,
+    instruments: Vec<String>,
     sample_instrument: Option<Buffer<i32>>,
     weights: Option<Buffer<f32>>,
 }
@@ -69,20 +70,20 @@ impl WindowsFile {
             Some(timestamps) => SpanTimes::open(&file, "/timestamps", timestamps.as_slice(), scope)?,
             None => SpanTimes::default(),
         };
-        let sample_instrument = match file.has_dataset("/instruments") && file.has_dataset(SAMPLE_INSTRUMENT) {
+        let (names, sample_instrument) = match file.has_dataset("/instruments") && file.has_dataset(SAMPLE_INSTRUMENT) {
             true => {
                 let table = file.table(SAMPLE_INSTRUMENT, &INSTRUMENTS)?;
                 table.require_rows(samples, &named[0].1.object)?;
                 let instruments: Buffer<i32> = table.read_buffer(scope)?;
-                let names = file.texts("/instruments", None)?.len();
-                let known = |&instrument: &i32| usize::try_from(instrument).is_ok_and(|instrument| instrument < names);
+                let names = file.texts("/instruments", None)?;
+                let known = |&instrument: &i32| usize::try_from(instrument).is_ok_and(|place| place < names.len());
                 if let Some(n) = instruments.as_slice().iter().position(|instrument| !known(instrument)) {
-                    let expected = format!("an instrument from 0 to {}", names.saturating_sub(1));
+                    let expected = format!("an instrument from 0 to {}", names.len().saturating_sub(1));
                     return Err(table.fault(Some(n), &expected, &instruments.as_slice()[n].to_string()));
                 }
-                Some(instruments)
+                (names, Some(instruments))
             }
-            false => None,
+            false => (Vec::new(), None),
         };
         let weights = weights_table(&file, samples, &named[0].1.object)?;
         let weights = weights.map(|table| read_weights(&table, &file, scope)).transpose()?;
@@ -93,7 +94,17 @@ impl WindowsFile {
         };
         let shape = Shape { samples, timeframes: named.iter().map(shape_of).collect(), horizons: targets.row_len() };
         let features = named.into_iter().map(|(_, table)| table).collect();
-        Ok(WindowsFile { file, shape, features, targets, timestamps, span_times, sample_instrument, weights })
+        Ok(WindowsFile {
+            file,
+            shape,
+            features,
+            targets,
+            timestamps,
+            span_times,
+            instruments: names,
+            sample_instrument,
+            weights,
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -125,6 +136,11 @@ impl WindowsFile {
     /// `horizon_bars`.
     pub(crate) fn horizon_bars(&self) -> Result<Option<usize>> {
         horizon_bars(&self.file)
+    }
+
+    /// Names of the instruments, `[I]`; empty where the file names none.
+    pub(crate) fn instruments(&self) -> &[String] {
+        &self.instruments
     }
 
     /// Number of each sample's instrument, `[N]`, if the file names instruments, as one made of a

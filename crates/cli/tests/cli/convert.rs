@@ -3,7 +3,7 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::stage::Stage;
+use crate::stage::{SMALL, Stage, dataset};
 
 const SERIES: &str = "synth series.h5 --samples 300 --timeframes M1:48,M5:24 --features 6 --targets 3";
 
@@ -23,6 +23,46 @@ fn a_series_becomes_windows_and_windows_a_series() {
     }
     assert!(stage.read("series.h5.safetensors") == stage.read("windows.h5.safetensors"));
     assert!(stage.read("series.h5.safetensors") == stage.read("back.h5.safetensors"));
+}
+
+/// Two equal shapes were said to differ: the series has a name for the windows without one.
+#[test]
+fn a_model_of_windows_without_a_name_says_so_on_their_series() {
+    let stage = Stage::new();
+    stage.succeeds("synth series.h5 --samples 300 --timeframes M1:6 --features 2 --targets 1");
+    stage.succeeds("convert series.h5 windows.h5 --to windows");
+    stage.with_hdf5("windows.h5", |path| {
+        let file = hdf5::File::open_rw(path).unwrap();
+        file.relink("features/M1", "windows").unwrap();
+        file.unlink("features").unwrap();
+        file.relink("windows", "features").unwrap();
+        file.unlink("feature_names").unwrap();
+    });
+    stage.succeeds(&format!("train --data windows.h5 --out run --max-steps 1 --set data.purge=10m {SMALL}"));
+    stage.succeeds("convert windows.h5 named.h5");
+    for message in stage.fails("predict --run run --data named.h5 --out predictions.csv", 3) {
+        assert!(message.contains("features [6, 2], targets [1] (a timeframe without a name), but"), "{message}");
+        assert!(message.contains("features [6, 2], targets [1] (a timeframe named features);"), "{message}");
+    }
+}
+
+/// The place of a sample in a series without times was a moment of 1970 in predictions.
+#[test]
+fn ordinal_times_are_numbers_in_predictions() {
+    let stage = Stage::new();
+    stage.succeeds("synth series.h5 --samples 300 --timeframes M1:6 --features 2 --targets 1");
+    stage.succeeds(&format!("train --data series.h5 --out run --max-steps 1 {SMALL}"));
+    stage.succeeds("convert series.h5 windows.h5 --to windows");
+    stage.with_hdf5("windows.h5", |path| hdf5::File::open_rw(path).unwrap().unlink("timestamps").unwrap());
+    stage.succeeds("convert windows.h5 ordinal.h5");
+    stage.succeeds("predict --run run --data ordinal.h5 --out predictions.csv");
+    let times: Vec<i64> = stage
+        .text("predictions.csv")
+        .lines()
+        .skip(1)
+        .map(|line| line.split(',').nth(1).unwrap().parse().unwrap())
+        .collect();
+    assert_eq!(times, dataset::<i64>(&stage.path("ordinal.h5"), "samples/time").1);
 }
 
 #[test]

@@ -354,6 +354,22 @@ fn a_series_of_another_recipe_is_replaced_with_a_note() {
     }
 }
 
+/// The base and overlaps that `ingest --append` records were said to have changed.
+#[test]
+fn a_series_that_has_grown_is_replaced_with_a_note_on_what_was_changed() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 3");
+    let text = stage.text("bars.csv");
+    let rows: Vec<&str> = text.lines().collect();
+    stage.write("old.csv", &format!("{}\n", rows[..3000].join("\n")));
+    stage.write("new.csv", &format!("{}\n{}\n", rows[0], rows[3000..].join("\n")));
+    let ingest = "--out series.h5 --symbol EURUSD --timeframes M1:4";
+    stage.succeeds(&format!("ingest old.csv --horizon 2 {ingest}"));
+    stage.succeeds("ingest --append new.csv --symbol EURUSD --out series.h5");
+    let told = stage.told(&format!("ingest old.csv new.csv --horizon 3 {ingest}"));
+    assert!(told.contains("a series of another horizon was replaced"), "{told}");
+}
+
 // `megabatch eval --run run --data audusd.h5` of a model of EURUSD said nothing.
 #[test]
 fn a_model_on_another_instrument_is_doubted() {

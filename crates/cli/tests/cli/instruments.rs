@@ -235,3 +235,28 @@ fn errors_are_told_of_each_instrument_too() {
     let saved: Value = serde_json::from_str(&stage.text("run/evaluation.json")).unwrap();
     assert!(saved["instruments"][NAMES[1]]["direction_accuracy"].is_array(), "{saved}");
 }
+
+/// Predictions of windows named no instrument, and errors were those of all together.
+#[test]
+fn windows_of_several_instruments_tell_them_apart() {
+    let stage = two_and_a_run();
+    stage.succeeds("convert series.h5 windows.h5 --to windows");
+    stage.succeeds("predict --run run --out series.csv");
+    stage.succeeds("predict --run run --data windows.h5 --out windows.csv");
+    let named = |file: &str| -> Vec<String> {
+        stage.text(file).lines().map(|line| line.split(',').nth(2).unwrap().to_owned()).collect()
+    };
+    assert_eq!(named("windows.csv"), named("series.csv"));
+    assert_eq!(named("windows.csv")[0], "instrument");
+
+    stage.succeeds("predict --run run --data windows.h5 --out predicted.h5");
+    assert_eq!(dataset::<i32>(&stage.path("predicted.h5"), "instrument").1, sample_instruments(&stage));
+
+    let samples = |line: &str| {
+        let answer = stage.succeeds(line);
+        NAMES.map(|name| answer["instruments"][name]["samples"].clone())
+    };
+    let own = samples("eval --run run --split all");
+    assert!(own.iter().all(|samples| samples.as_u64() > Some(0)), "{own:?}");
+    assert_eq!(samples("eval --run run --data windows.h5 --split all"), own);
+}

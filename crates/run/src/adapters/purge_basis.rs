@@ -25,7 +25,7 @@ fn first_of_unknown_length(source: &Source) -> Option<usize> {
 }
 
 /// True if the times of a series only order its samples and bars.
-pub(super) fn has_ordinal_times(source: &Source) -> Result<bool> {
+pub(crate) fn has_ordinal_times(source: &Source) -> Result<bool> {
     Ok(source.attribute("time_kind")? == Some(AttributeValue::from("ordinal")))
 }
 
@@ -46,7 +46,7 @@ pub(super) fn require_horizon(source: &Source) -> Result<usize> {
 /// count of bars needs the length of each, as lists do, which come with times.
 fn unknown_label_ends(source: &Source, horizon_needs_length: bool) -> Error {
     let (path, first) = (source.path(), before_lists(source));
-    let instruments = match source.series().is_some() || source.calendar_of_samples().is_some() {
+    let instruments = match source.series().is_some() || source.sample_instruments().is_some() {
         true => String::new(),
         false => format!("\n{NAMED_INSTRUMENTS}: needed beside one of these for samples of several instruments"),
     };
@@ -199,7 +199,7 @@ pub(super) fn assumptions(source: &Source) -> Result<Vec<String>> {
 fn one_instrument_assumed(source: &Source) -> Result<Option<String>> {
     // A series that was not made of windows is of one instrument where it names none.
     let is_told = source.series().is_some() && source.attribute("time_kind")?.is_none();
-    if is_told || source.calendar_of_samples().is_some() || source.attribute("symbol")?.is_some() {
+    if is_told || source.sample_instruments().is_some() || source.attribute("symbol")?.is_some() {
         return Ok(None);
     }
     let (counted, several) = match source.series() {
@@ -249,7 +249,7 @@ pub(crate) fn purge_basis(source: &Source, config: &Config) -> Result<Option<Str
         Some(bars) => {
             let counted = match source.series() {
                 Some(_) => "",
-                None if source.calendar_of_samples().is_some() => " counted in samples of each instrument",
+                None if source.sample_instruments().is_some() => " counted in samples of each instrument",
                 None => " counted in samples, all of one instrument",
             };
             format!("horizon_bars, {}{counted},", plural(bars, "bar"))

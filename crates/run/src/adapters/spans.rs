@@ -190,7 +190,7 @@ impl<'a> WindowsReckoning<'a> {
     /// A usage failure where samples are of several instruments and the file does not tell of
     /// which.
     fn new(source: &'a Source, times: &[i64]) -> Result<Self> {
-        let instruments = source.calendar_of_samples();
+        let instruments = source.sample_instruments();
         if instruments.is_none()
             && let Some(pair) = times.windows(2).position(|pair| pair[1] <= pair[0])
         {

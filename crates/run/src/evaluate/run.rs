@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
 use megabatch_gpu_core::Device;
-use megabatch_trainer::{Baselines, Predictor, SampleRanges, Selection};
+use megabatch_trainer::{self as trainer, Baselines, Predictor, SampleRanges, Selection};
 use serde::Serialize;
 
 use super::folds::{Fold, Folds, Progress};
@@ -167,7 +167,8 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
         predictor.model().config().readout,
         loss,
         &mut follow("baselines", &split.train),
-    )?;
+    )
+    .map_err(unfitted_baselines)?;
     let selection = Selection { samples, indices: &drawn.samples };
     let mut progress = follow("evaluate", &drawn.samples);
     let errors = predictor.evaluate_drawn(samples, &drawn, loss, Some(&baselines), &mut progress)?;
@@ -188,6 +189,16 @@ fn evaluate_run(request: &EvaluateRequest, run: &Path, host: &Host<'_>) -> Resul
     let gpu = matches!(device, Device::Cuda(_)).then(|| device.to_string());
     let evaluated = Evaluated { evaluation, int8, gpu, units, notes };
     Ok(OfRun { evaluated, split: SplitPlan::new(&split, &data)? })
+}
+
+/// Adds to an error of reading why the samples of training are read.
+fn unfitted_baselines(error: trainer::Error) -> Error {
+    match error {
+        trainer::Error::Gather { .. } | trainer::Error::PrefetchingSource { .. } => {
+            Error::from(error).context("fitting the baselines, which takes the training samples")
+        }
+        _ => error.into(),
+    }
 }
 
 /// The errors, with notes on unusual computation.

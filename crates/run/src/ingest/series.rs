@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use megabatch_bars::{
-    RowError, SeriesHeader, SeriesPiece, SeriesSpec, SpooledBars, Universe, estimated_rows, folders_with_bars, listed,
-    named_pair, named_symbol,
+    Overlaps, RowError, SeriesHeader, SeriesPiece, SeriesSpec, SpooledBars, Universe, estimated_rows,
+    folders_with_bars, listed, named_pair, named_symbol,
 };
 use megabatch_chunk_io::{BarRows, SampleRows, SeriesWriter, WindowEnds, write_series_in_pieces};
 use rayon::ThreadPoolBuilder;
@@ -18,6 +18,7 @@ use super::functions::{FunctionUse, ReadBars};
 use super::new_bars::{
     changed_clocks, continued_bars, other_weeks, require_fitting, without_common_bars, without_volume,
 };
+use super::provenance::KeptScaler;
 use super::recipe::provenance::{SeriesProvenance, provenance_json};
 use super::recipe::{StreamedRecordings, fit, instruments_of};
 use super::spool::{SpoolFolder, parsed_row_bytes};
@@ -67,7 +68,7 @@ pub fn ingest(recipe: &Recipe, out: &Path, host: &Host<'_>) -> Result<CommandRep
 /// A note on a series at `out` that was made by another recipe. Columns of functions are not
 /// compared: they are known once the functions were called.
 fn replaced(recipe: &Recipe, out: &Path) -> Option<String> {
-    let (_, before) = Recipe::from_file(out).ok()?;
+    let (provenance, before) = Recipe::from_file(out).ok()?;
     let words = |recipe: &Recipe| -> BTreeSet<String> {
         let recipe = Recipe { function_columns: Vec::new(), ..recipe.without_functions() };
         recipe.to_words().into_iter().collect()
@@ -76,6 +77,13 @@ fn replaced(recipe: &Recipe, out: &Path) -> Option<String> {
     // The clock of an exchange is known once the bars are read.
     if now.bins == Bins::Exchange {
         now.bins = before.bins.clone();
+    }
+    // These are stated by `append`.
+    if KeptScaler::recorded(&provenance).is_some() {
+        now.base = now.base.or(before.base);
+        if now.overlaps == Overlaps::Refuse {
+            now.overlaps = before.overlaps;
+        }
     }
     let (before, now) = (words(&before), words(&now));
     let differing: Vec<&String> = before.symmetric_difference(&now).collect();

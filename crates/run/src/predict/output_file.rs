@@ -76,7 +76,7 @@ fn write(predicted: &Predicted, format: Format, out: &Path) -> Result<()> {
     match format {
         Format::Csv => {
             let targets = TargetColumns::all(predicted.true_classes.as_deref(), &predicted.targets);
-            atomic_file::write(out, to_csv(&predictions, &targets).as_bytes())?;
+            atomic_file::write(out, to_csv(&predictions, &targets, predicted.has_ordinal_times).as_bytes())?;
         }
         Format::Hdf5 => write_predictions(out, &predictions)?,
     }
@@ -125,7 +125,7 @@ impl Format {
 
 /// One line for each sample: its index, fold, time and instrument if known, a column for each
 /// horizon, then named columns, and last the `targets` that are known.
-fn to_csv(predictions: &Predictions<'_>, targets: &[TargetColumns<'_>]) -> String {
+fn to_csv(predictions: &Predictions<'_>, targets: &[TargetColumns<'_>], has_ordinal_times: bool) -> String {
     let Predictions { samples, values, named, horizons, sample_times, instruments, folds } = *predictions;
     let mut csv = "sample".to_owned();
     if folds.is_some() {
@@ -162,7 +162,8 @@ fn to_csv(predictions: &Predictions<'_>, targets: &[TargetColumns<'_>]) -> Strin
         }
         if let Some(times) = sample_times {
             let time = jiff::Timestamp::from_nanosecond(times[k].into()).expect("64 bits of nanoseconds are a time");
-            csv.push_str(&format!(",{time}"));
+            let text = if has_ordinal_times { times[k].to_string() } else { time.to_string() };
+            csv.push_str(&format!(",{text}"));
         }
         if let Some(instruments) = instruments {
             let name = instruments.name(k).expect("an open file names the instrument of each sample");
@@ -207,29 +208,32 @@ mod tests {
             folds: None,
         };
         assert_eq!(
-            to_csv(&predictions, &[]),
+            to_csv(&predictions, &[], false),
             "sample,time,h1,h2\n7,1970-01-01T00:00:00Z,1.5,-2\n12,1970-01-01T00:01:00Z,0.25,3\n"
         );
+        // An ordinal was a moment of 1970.
+        let ordinal = Predictions { sample_times: Some(&[13, 26]), ..predictions };
+        assert_eq!(to_csv(&ordinal, &[], true), "sample,time,h1,h2\n7,13,1.5,-2\n12,26,0.25,3\n");
         let untimed = Predictions { samples: &[0, 1], sample_times: None, ..predictions };
-        assert_eq!(to_csv(&untimed, &[]), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
+        assert_eq!(to_csv(&untimed, &[], false), "sample,h1,h2\n0,1.5,-2\n1,0.25,3\n");
         // Targets come last, and not at all where none is known.
         let unknown = TargetColumns::all(None, &[f32::NAN; 4]);
-        assert_eq!(to_csv(&untimed, &unknown), to_csv(&untimed, &[]));
+        assert_eq!(to_csv(&untimed, &unknown, false), to_csv(&untimed, &[], false));
         let known = TargetColumns::all(None, &[f32::NAN, 7.0, 8.0, -9.5]);
-        assert_eq!(to_csv(&untimed, &known), "sample,h1,h2,target1,target2\n0,1.5,-2,NaN,7\n1,0.25,3,8,-9.5\n");
+        assert_eq!(to_csv(&untimed, &known, false), "sample,h1,h2,target1,target2\n0,1.5,-2,NaN,7\n1,0.25,3,8,-9.5\n");
         let classes = TargetColumns::all(Some(&[1.0, 0.0]), &[0.25, -0.5]);
         assert_eq!(
-            to_csv(&untimed, &classes),
+            to_csv(&untimed, &classes, false),
             "sample,h1,h2,target1,target1_value\n0,1.5,-2,1,0.25\n1,0.25,3,0,-0.5\n"
         );
         let names = ["EURUSD", "\"A, B\""].map(str::to_owned);
         let instruments = Some(SampleInstruments { names: &names, name_indices: &[1, 0] });
         assert_eq!(
-            to_csv(&Predictions { instruments, ..untimed }, &[]),
+            to_csv(&Predictions { instruments, ..untimed }, &[], false),
             "sample,instrument,h1,h2\n0,\"\"\"A, B\"\"\",1.5,-2\n1,EURUSD,0.25,3\n"
         );
         assert_eq!(
-            to_csv(&Predictions { folds: Some(&[1, 2]), ..untimed }, &[]),
+            to_csv(&Predictions { folds: Some(&[1, 2]), ..untimed }, &[], false),
             "sample,fold,h1,h2\n0,1,1.5,-2\n1,2,0.25,3\n"
         );
     }
@@ -252,7 +256,7 @@ mod tests {
             folds: None,
         };
         assert_eq!(
-            to_csv(&predictions, &[]),
+            to_csv(&predictions, &[], false),
             "sample,h1,h2,h1_q0.1,h2_q0.1,h1_q0.5,h2_q0.5,h1_q0.95,h2_q0.95\n5,1,4,0,3,1,4,2,5\n6,7,10,6,9,7,10,8,11\n"
         );
         for loss in [Loss::Mse, Loss::Quantile { levels: Ascending::one(0.9) }] {

@@ -11,6 +11,7 @@ use megabatch_trainer::{SampleRanges, Selection};
 
 use super::latest::LatestSamples;
 use crate::adapters::data::{Data, times_of};
+use crate::adapters::purge_basis::has_ordinal_times;
 use crate::error::{Error, Result};
 use crate::evaluate::Part;
 use crate::host::{Host, Work};
@@ -115,6 +116,8 @@ pub struct Predicted {
     pub true_classes: Option<Vec<f32>>,
     /// `[n]` ns since 1970 UTC, where the data tell.
     pub sample_times: Option<Vec<i64>>,
+    /// True if these times only order the samples.
+    pub(super) has_ordinal_times: bool,
     /// Instruments of the samples, where the data have several.
     pub instruments: Option<InstrumentsOfSamples>,
     /// `[n]` fold whose model predicted each sample, from 1, where there are several.
@@ -199,6 +202,7 @@ pub(super) fn predict_with(trained: &mut Trained, request: &PredictRequest, host
         true_classes: true_classes(loss, &targets, horizons),
         targets,
         sample_times: source.map_or(Ok(None), |source| times_of(source, &chosen))?,
+        has_ordinal_times: source.map_or(Ok(false), has_ordinal_times)?,
         instruments: source.and_then(source_instruments),
         folds: None,
         step: trained.step,

@@ -400,7 +400,7 @@ impl TrainingSetup {
             let is_run = request.intent == Intent::Run;
             let ready = match chunks.residence {
                 // The plan of a GPU reads where windows of a series end.
-                Residence::Resident if is_run || (is_on_gpu && !data.is_windows()) => data.hold(),
+                Residence::Resident if is_run || (is_on_gpu && !data.is_windows()) => data.hold_parts(&split),
                 Residence::Streamed if is_run => {
                     data.set_cache(usize::try_from(chunks.data_bytes).unwrap_or(usize::MAX))
                 }

@@ -52,6 +52,37 @@ fn values_that_are_not_finite_are_named_and_end_each_command() {
     }
 }
 
+/// Samples that the purge leaves out ended a run with their numbers, which it never reads.
+#[test]
+fn values_of_samples_that_no_part_has_end_no_run() {
+    let stage = Stage::new();
+    stage.succeeds("synth dirty.h5 --layout windows --samples 100 --steps 4 --features 3 --targets 2");
+    // Validation begins with the 70th sample, and four of it are purged.
+    for sample in [71, 72] {
+        set(&stage, "features", sample * WINDOW, f32::NAN);
+    }
+    stage.succeeds(&format!("train --data dirty.h5 {TRAIN} --out run"));
+    stage.succeeds("eval --run run --split test");
+    let place = "/features[71]: expected a sample of finite features, found NaN for feature_0 in row 0";
+    for message in stage.fails("predict --run run --samples 70..75 --out predictions.csv", DATA) {
+        assert!(message.contains(place), "{message}");
+    }
+}
+
+/// Errors of the test were refused for a sample of training without a word on why it is read.
+#[test]
+fn baselines_are_named_that_read_a_training_sample() {
+    let stage = Stage::new();
+    stage.succeeds("synth windows.h5 --layout windows --samples 100 --steps 4 --features 3 --targets 2");
+    stage.succeeds(&format!("train --data windows.h5 {TRAIN} --out run"));
+    std::fs::copy(stage.path("windows.h5"), stage.path("dirty.h5")).unwrap();
+    set(&stage, "features", 5 * WINDOW, f32::NAN);
+    for message in stage.fails("eval --run run --data dirty.h5 --split test", DATA) {
+        assert!(message.contains("fitting the baselines, which takes the training samples"), "{message}");
+        assert!(message.contains("dirty.h5: /features[5]: expected a sample of finite features"), "{message}");
+    }
+}
+
 fn set(stage: &Stage, object: &str, index: usize, value: f32) {
     stage.with_hdf5("dirty.h5", |file| {
         let file = hdf5::File::open_rw(file).unwrap();

@@ -317,8 +317,22 @@ fn the_last_own_bar_of_a_file_is_not_used() {
     let later = part(&minutes, &folder.path().join("later"), |time| time >= cut);
     assert_eq!(own(&appended("later.h5", vec![later])), [0, 1]);
     let new_minutes = part(&minutes, &folder.path().join("new"), |time| time >= "2018-01-04");
-    let new_hours = write_longer(&new_minutes, Timeframe::H1, |_, _| {});
-    assert_eq!(own(&appended("new.h5", vec![new_minutes, new_hours])), [0, 2]);
+    // The hour with which the old file ends is whole in the new one.
+    let change = |_: usize, row: &mut [String]| {
+        if row[0] == "2018-01-05 12:00" {
+            close_at_another_price(row);
+        }
+    };
+    let new_hours = write_longer(&new_minutes, Timeframe::H1, change);
+    let new = vec![new_minutes, new_hours];
+    assert_eq!(own(&appended("new.h5", new.clone())), [1, 1]);
+    let hours = write_longer(&minutes, Timeframe::H1, change);
+    let expected = made_of(vec![minutes.clone(), hours], true).align_streamed().unwrap();
+    let old = vec![old_minutes.clone(), old_hours.clone()];
+    for files in [[old.clone(), new.clone()], [new, old]] {
+        let recipe = Recipe { overlaps: Overlaps::EqualOnce, ..made_of(files.concat(), true) };
+        assert_equal(&recipe.align_streamed().unwrap(), &expected);
+    }
 }
 
 /// A file of days of which one carries a time of day was taken for more of the minutes.
