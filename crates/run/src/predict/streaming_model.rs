@@ -250,8 +250,8 @@ impl StreamingModel {
         let reading = match (is_own, self.has_several_zones) {
             (true, true) => self.reading(),
             (true, false) => ReadOptions { zone, ..self.reading() },
-            // They may name another clock.
-            (false, _) => ReadOptions { zone: None, fallback_zone: zone, ..self.reading() },
+            // They may name another clock, where the data have no stated one.
+            (false, _) => ReadOptions { fallback_zone: zone, ..self.reading() },
         };
         // Its own files are read as when the series was made of them.
         let base = if is_own { self.recipe.base } else { reading.base };
@@ -378,7 +378,8 @@ impl StreamingModel {
             format: options.format.or(reading.format).or(self.format),
             date_order: options.date_order.or(reading.date_order),
             on_error: options.on_error.unwrap_or(reading.on_error),
-            zone: options.zone.clone(),
+            // A clock that was stated for the data counts before that of a header, as in `append`.
+            zone: options.zone.clone().or_else(|| reading.zone.clone().filter(|_| options.format.is_none())),
             fallback_zone,
             ..reading
         }
