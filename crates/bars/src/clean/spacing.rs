@@ -102,8 +102,8 @@ impl Spacings {
         (self.total >= SHOWN_MIN && self.are_multiples_of(timeframe)).then_some(timeframe)
     }
 
-    /// True if every distance is a multiple of that timeframe. Between two midnights of an exchange,
-    /// its clock may be moved by an hour.
+    /// True if every distance is a multiple of that timeframe. Between two midnights of an
+    /// exchange, its clock may be moved by an hour.
     pub(crate) fn are_multiples_of(&self, timeframe: Timeframe) -> bool {
         let bar_ns = timeframe.duration_ns();
         let change_ns = if matches!(timeframe, Timeframe::D1 | Timeframe::W1) { HOUR_NS } else { 0 };

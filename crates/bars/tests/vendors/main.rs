@@ -424,8 +424,8 @@ fn dates_and_midnights_of_an_exchange_are_of_one_series() {
     };
     let stamps: [&dyn Fn(usize) -> String; 4] = [&london, &tokyo, &kolkata, &new_york];
     for stamp in stamps {
-        // Months, and nights that bring a day and the one before.
-        for parts in [vec![250..400], vec![323..325, 324..326, 325..327, 326..328]] {
+        // Months in two files, and nights that bring a day and the one before.
+        for parts in [&[250..325, 325..400][..], &[323..325, 324..326, 325..327, 326..328]] {
             let (begin, end) = (parts[0].start, parts.last().unwrap().end);
             let mut texts = vec![rows(0..begin + 1, &date)];
             texts.extend(parts.iter().map(|places| rows(places.clone(), stamp)));
@@ -573,8 +573,8 @@ fn the_row_of_a_week_that_has_not_ended_is_that_of_its_monday() {
     assert_eq!(read_weeks(&[("a.csv", &*rows(0..23, None)), ("b.csv", &*day)]).bars, expected);
 }
 
-/// Days at midnights of an exchange were refused beside hours, as files that overlap, once its clock
-/// was changed.
+/// Days at midnights of an exchange were refused beside hours, as files that overlap, once its
+/// clock was changed.
 #[test]
 fn days_of_an_exchange_stand_beside_hours() {
     let row = |day: usize, hour: usize| format!("{} {hour}:00:00+00:00,1,2,1,2,3\n", date(day));
