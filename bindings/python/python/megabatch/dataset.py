@@ -338,13 +338,13 @@ class Dataset:
         # A file of one instrument has its symbol alone.
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""
-        others = {"context": _context(context)[0]}
+        beside: dict[str, Any] = {"context": _context(context)[0]}
         functions = _functions_again(features, target, context, self._path)
         if context and bars is None and bid is None and ask is None:
-            answer = _megabatch.append([], _options({**options, **others, "symbol": symbol}), self._path, functions)
+            answer = _megabatch.append([], _options({**options, **beside, "symbol": symbol}), self._path, functions)
             return self._again(_told(answer))
         sources = BarSources.open(bars, bid, ask, symbol or unnamed or None)
-        named = {**sources.options(), **options, **others}
+        named = {**sources.options(), **options, **beside}
         if not sources.are_frames:
             files, sides = sources.paths()
             named["symbol"] = symbol

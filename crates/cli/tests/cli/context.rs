@@ -5,6 +5,13 @@ use crate::stage::{SMALL, Stage};
 const RECIPE: &str =
     "--timeframes M1:8,M5:4 --features log_return,body,day_sin --target log_return --horizon 2 --stride 8";
 
+/// The error of `megabatch LINE`, behind a warning that the context ends before the bars.
+fn refusal(stage: &Stage, line: &str) -> String {
+    let said = String::from_utf8(stage.run(line).code(3).stdout("").get_output().stderr.clone()).unwrap();
+    assert!(said.contains("warning: context DXY: its bars end at"), "{said}");
+    said
+}
+
 #[test]
 fn another_instrument_stands_beside_each_bar() {
     let stage = Stage::new();
@@ -27,8 +34,8 @@ fn another_instrument_stands_beside_each_bar() {
 
     // The context of another week has no value at any bar.
     stage.write("early.csv", &stage.text("moved.csv").replace("2018-01", "2001-01"));
-    let [_, error] = stage.fails(&format!("ingest bars.csv --out other.h5 --context DXY=early.csv {RECIPE}"), 3);
-    assert!(error.contains("context DXY") && error.contains("DXY.log_return"), "{error}");
+    let said = refusal(&stage, &format!("ingest bars.csv --out other.h5 --context DXY=early.csv {RECIPE}"));
+    assert!(said.contains("megabatch: ") && said.contains("DXY.log_return"), "{said}");
     let twice = format!("ingest bars.csv --out other.h5 --context DXY=moved.csv --context DXY=moved.csv {RECIPE}");
     let [_, error] = stage.fails(&twice, 2);
     assert!(error.contains("--context: DXY is there twice"), "{error}");
@@ -56,12 +63,12 @@ fn features_go_on_with_a_context_that_had_ended() {
         later.lines().enumerate().filter(|(row, _)| *row != 1000).map(|(_, line)| format!("{line}\n")).collect();
     stage.write("dxy-other.csv", &without);
     let line = "ingest --append EURUSD-day.csv --out series.h5";
-    let [_, error] = stage.fails(&format!("{line} --context DXY=dxy-other.csv"), 3);
+    let error = refusal(&stage, &format!("{line} --context DXY=dxy-other.csv"));
     assert!(error.contains("context DXY (dxy-other.csv): these are not the bars that series.h5 was"), "{error}");
     assert!(error.contains("would become another one"), "{error}");
     // A shorter one too, from the time at which it ends.
     stage.write("dxy-short.csv", &part("dollar.csv", "2018", "2018-01-04 08"));
-    let [_, error] = stage.fails(&format!("{line} --context DXY=dxy-short.csv"), 3);
+    let error = refusal(&stage, &format!("{line} --context DXY=dxy-short.csv"));
     assert!(error.contains("context DXY (dxy-short.csv): these are not the bars that series.h5 was"), "{error}");
     assert!(error.contains("the M1 bar of EURUSD that closes at 2018-01-04 08:"), "{error}");
     stage.succeeds(&format!("{line} --context DXY=dxy-later.csv"));

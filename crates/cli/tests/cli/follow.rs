@@ -279,7 +279,8 @@ fn input_that_is_no_bars_writes_the_message_alone() {
         [("{\"Error Message\": \"Invalid API call\"}\n", "saved.json"), ("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "lines.txt")]
     {
         stage.write(name, input);
-        let older = "time,h1,h2,h3\n2018-01-09T00:00:00Z,1,2,3\n";
+        // After the bars before, which have no lines to come.
+        let older = "time,h1,h2,h3\n2018-02-09T00:00:00Z,1,2,3\n";
         stage.write("out.csv", older);
         for out in ["", "--out out.csv"] {
             let line = format!("predict --run run --follow {name} --stop-at-end {out}");
