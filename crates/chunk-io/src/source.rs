@@ -357,7 +357,8 @@ impl Source {
     }
 
     /// Checks the numbers of `samples` of a windows file that is held in memory; those of a series
-    /// were checked when it was read.
+    /// were checked when it was read. Samples are not checked again when they are asked for, nor
+    /// are others: they may have any numbers.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) for the first sample with numbers that none may
@@ -365,8 +366,8 @@ impl Source {
     ///
     /// # Panics
     /// If the file has fewer samples.
-    pub fn check_resident(&self, samples: Range<usize>) -> Result<()> {
-        match &self.data {
+    pub fn check_resident(&mut self, samples: impl Iterator<Item = Range<usize>>) -> Result<()> {
+        match &mut self.data {
             SourceData::Series(_) => Ok(()),
             SourceData::Windows(windows) => windows.check_resident(samples),
         }

@@ -26,7 +26,7 @@ pub(super) struct WindowsSource {
 struct ResidentTables {
     features: Vec<Buffer<f32>>,
     targets: Buffer<f32>,
-    /// True if all numbers were checked when they were read.
+    /// True if all numbers that are asked for have been checked.
     is_checked: bool,
 }
 
@@ -55,13 +55,18 @@ impl WindowsSource {
         Ok(())
     }
 
-    /// Checks the numbers of samples in memory.
-    pub(super) fn check_resident(&self, samples: Range<usize>) -> Result<()> {
-        let selection = RowSelection::Range(samples.clone());
-        for (i, table) in self.tables().enumerate() {
-            let Some(rows) = self.resident_rows(i) else { continue };
-            let row_len = table.row_len();
-            table.require_allowed_in(&selection, &rows[samples.start * row_len..samples.end * row_len])?;
+    /// Checks the numbers of samples in memory. Those of others are not checked any more.
+    pub(super) fn check_resident(&mut self, samples: impl Iterator<Item = Range<usize>>) -> Result<()> {
+        for run in samples {
+            let selection = RowSelection::Range(run.clone());
+            for (i, table) in self.tables().enumerate() {
+                let Some(rows) = self.resident_rows(i) else { continue };
+                let row_len = table.row_len();
+                table.require_allowed_in(&selection, &rows[run.start * row_len..run.end * row_len])?;
+            }
+        }
+        if let Some(held) = &mut self.held {
+            held.is_checked = true;
         }
         Ok(())
     }

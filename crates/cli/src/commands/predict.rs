@@ -87,7 +87,7 @@ struct FollowOptions {
     /// Order of day and month where the year comes last
     #[arg(long, requires = "follow")]
     date_order: Option<DateOrder>,
-    /// Zone of the timestamps [default: that of the header, or else as in the data file]
+    /// Zone of the timestamps [default: as stated for the data, or else as the header says]
     #[arg(long, requires = "follow", allow_hyphen_values = true)]
     zone: Option<Zone>,
     /// Treatment of defective lines: fail, skip or repair, as in `ingest` [default: as in the data

@@ -355,10 +355,11 @@ impl Data {
 
     /// As [`Data::hold_unchecked`]; windows of the parts of `split` are checked at once.
     pub(crate) fn hold_parts(&mut self, split: &Split) -> megabatch_chunk_io::Result<()> {
-        self.hold_unchecked()?;
-        let Data::Samples(samples) = self else { return Ok(()) };
-        let mut runs = [&split.train, &split.validation, &split.test].into_iter().flat_map(SampleRanges::runs);
-        runs.try_for_each(|run| samples.source().check_resident(run))
+        let parts = [&split.train, &split.validation, &split.test];
+        match self {
+            Data::Samples(samples) => samples.hold_parts(parts.into_iter().flat_map(SampleRanges::runs)),
+            Data::CrossSections(_) | Data::Graphs(_) => self.hold(),
+        }
     }
 
     /// Reads a mapped file of graphs into memory; [`Data::beside_bytes`] counts it. A program that

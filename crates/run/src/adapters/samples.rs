@@ -1,6 +1,7 @@
 //! chunk-io's samples through the trainer's port.
 
 use std::error::Error as StdError;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -155,6 +156,12 @@ impl SourceSamples {
     /// If a loader is at work on them.
     pub(crate) fn hold_unchecked(&mut self) -> megabatch_chunk_io::Result<()> {
         Arc::get_mut(&mut self.source).expect("no loader is at work").load_resident_unchecked()
+    }
+
+    /// As [`SourceSamples::hold_unchecked`]; the samples that the run reads are checked at once.
+    pub(crate) fn hold_parts(&mut self, parts: impl Iterator<Item = Range<usize>>) -> megabatch_chunk_io::Result<()> {
+        self.hold_unchecked()?;
+        Arc::get_mut(&mut self.source).expect("no loader is at work").check_resident(parts)
     }
 
     /// A fingerprint of the samples' numbers: other data have another one, wherever the file lies

@@ -29,8 +29,7 @@ use crate::text::{plural, utc};
 /// Destination of predictions, a line for each bar.
 pub enum LineOutput<'a> {
     /// A file: CSV, or JSON if its name ends in `.jsonl`. Predictions that it has stay, and those
-    /// of later bars follow them, those of the history first. That of its last bar is replaced if
-    /// the bar is another one now.
+    /// of later bars follow them. That of its last bar is replaced if the bar is another one now.
     File(&'a Path),
     /// Anything else.
     Writer {
@@ -117,21 +116,10 @@ pub fn follow(
         forecasts.continue_file(out)?;
     }
     host.observer.note(&greeting(&subject, &history, tail.name()));
-    let mut without_lines = Vec::new();
     if let Some(last) = forecasts.last_time()
-        && let Some(closes) = history.closes.filter(|closes| last <= *closes)
+        && let Some(closes) = history.closes.filter(|closes| last < *closes)
     {
-        let begins = (0..bars.len()).find(|&k| bars.close_time(k) >= last).unwrap_or(bars.len());
-        // What functions give at bars of the past is not asked for again.
-        let can_be_written = begins > 0 && host.functions.is_none();
-        if last < closes {
-            host.observer.note(&history_after_output(&subject.symbol, last, closes, can_be_written));
-        }
-        if can_be_written {
-            without_lines = (begins..bars.len()).map(|k| bars.bar(k)).collect();
-            bars.truncate(begins);
-            (live, _) = begin(&subject, &bars, &request.history, host)?;
-        }
+        host.observer.note(&history_after_output(&subject.symbol, last, closes));
     }
     drop(bars);
     let mut progress = StreamProgress::new(&subject.symbol, host.observer);
@@ -147,9 +135,7 @@ pub fn follow(
             begin(&subject, &bars, &request.history, host)
         },
     };
-    if !without_lines.is_empty() {
-        stream.catch_up(&without_lines, &mut forecasts, host)?;
-    } else if is_finished {
+    if is_finished {
         stream.renew_last(&history, &mut forecasts, host)?;
     }
     stream.progress.begin(stream.live);
@@ -378,20 +364,6 @@ impl Stream<'_, '_> {
         Ok(forecasts.finish()?)
     }
 
-    /// Predicts the last `bars` of the history: the one that the output ends with, which may have
-    /// been unfinished then, and those after it.
-    fn catch_up(&mut self, bars: &[Bar], forecasts: &mut ForecastLines<'_>, host: &Host<'_>) -> Result<()> {
-        for bar in bars {
-            let step = self.live.close(bar)?;
-            if let Some(outputs) = self.live.predict(step) {
-                self.write(step.close_time, &outputs, forecasts, host)?;
-            }
-        }
-        // Lines of followed bars are counted.
-        self.totals.already_written = 0;
-        Ok(())
-    }
-
     /// Predicts the last bar of the `history` anew, which was unfinished in the bars before, if the
     /// output ends with a prediction of it.
     fn renew_last(&mut self, history: &SeenBars, forecasts: &mut ForecastLines<'_>, host: &Host<'_>) -> Result<()> {
@@ -424,16 +396,11 @@ impl Stream<'_, '_> {
 }
 
 /// The remark on an output that ended at `last`, where the bars of the history go on to `closes`.
-fn history_after_output(symbol: &str, last: i64, closes: i64, can_be_written: bool) -> String {
+fn history_after_output(symbol: &str, last: i64, closes: i64) -> String {
     let (last, closes) = (utc(last), utc(closes));
-    match can_be_written {
-        true => format!(
-            "{symbol}: the output ended at {last}, and the bars before go on to {closes}: the lines of those between come first"
-        ),
-        false => format!(
-            "warning: {symbol}: the output ended at {last}, and the bars before go on to {closes}: those between get no line; `predict` gives theirs from the data"
-        ),
-    }
+    format!(
+        "warning: {symbol}: the output ended at {last}, and the bars before go on to {closes}: those between get no line; `predict` gives theirs from the data"
+    )
 }
 
 /// The remark on the last prediction that an output had before, of the bar that closed at
