@@ -19,7 +19,6 @@ use crate::bar_source::BarSource;
 use crate::bars::Bars;
 use crate::clean::fillers::drop_fillers;
 use crate::clean::jumps::Jump;
-use crate::clean::live_weeks::LiveWeeks;
 use crate::clean::midnights::settle_days;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::sessions::RowDays;
@@ -273,9 +272,6 @@ fn read_sources(
         spacings = Spacings::default();
         sources.iter().for_each(|source| spacings.add(&source.rows));
     }
-    let beside_shorter = options.has_shorter(base);
-    let has_live_weeks = base == Timeframe::W1 && !beside_shorter;
-    let live_weeks = if has_live_weeks { LiveWeeks::settle(&mut sources)? } else { LiveWeeks::default() };
     let stamp_delay_ns = options.stamped_at.delay_ns(base);
     let have_volume = sources.iter().any(|source| source.has_volume);
     drop_fillers(&mut sources, base, have_volume)?;
@@ -292,6 +288,7 @@ fn read_sources(
         warnings.extend(spread::in_units_of_the_price(source)?);
     }
     let days = RowDays::told_by(base, || sources.iter().flat_map(|source| source.rows.stamps()));
+    let beside_shorter = options.has_shorter(base);
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
         let (zone, repeats) = (&choice.zone, options.repeats);
@@ -303,7 +300,7 @@ fn read_sources(
         Overlaps::Refuse => join(pieces, base, place)?,
         Overlaps::EqualOnce => {
             let zones = zones.iter().map(|choice| choice.zone.clone()).collect();
-            let lines = RowLines { zones, midnights, live_weeks, base, stamp_delay_ns, days, options, symbols, place };
+            let lines = RowLines { zones, midnights, base, stamp_delay_ns, days, options, symbols, place };
             join_equal(pieces, are_own, &lines)?
         }
     };

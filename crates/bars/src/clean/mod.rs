@@ -6,7 +6,6 @@ pub(crate) mod gaps;
 pub(crate) mod grid;
 pub(crate) mod holidays;
 pub(crate) mod jumps;
-pub(crate) mod live_weeks;
 pub(crate) mod midnights;
 pub(crate) mod order;
 pub(crate) mod sessions;

@@ -14,7 +14,6 @@ use std::collections::binary_heap::PeekMut;
 
 use crate::bars::Bar;
 use crate::clean::grid::settle_off_grid;
-use crate::clean::live_weeks::LiveWeeks;
 use crate::clean::midnights::FileMidnights;
 use crate::clean::order::{RowClock, in_order};
 use crate::clean::sessions::RowDays;
@@ -40,8 +39,6 @@ pub(super) struct RowLines<'a> {
     pub(super) zones: Vec<Zone>,
     /// Midnights of files of days.
     pub(super) midnights: FileMidnights,
-    /// Rows of weeks that have not ended.
-    pub(super) live_weeks: LiveWeeks,
     pub(super) base: Timeframe,
     pub(super) stamp_delay_ns: i64,
     pub(super) days: RowDays,
@@ -58,7 +55,6 @@ impl RowLines<'_> {
         if let Some(midnights) = self.midnights.for_file(file) {
             midnights.settle(&mut source, self.options.zone_or_fallback())?;
         }
-        self.live_weeks.settle_file(file, &mut source)?;
         spread::in_units_of_the_price(&mut source)?;
         let (zone, repeats) = (&self.zones[file], self.options.repeats);
         let RowLines { base, stamp_delay_ns, days, .. } = *self;
