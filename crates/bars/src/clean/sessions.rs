@@ -54,21 +54,15 @@ impl SessionDays {
 
     /// The same; `None` where the bars leave it open.
     fn shown_by(opens: impl Iterator<Item = i64>) -> Option<Self> {
-        let (mut bars, mut same, mut next) = (0_u64, 0_u64, 0_u64);
-        let mut is_a_midnight = true;
-        for open in opens {
-            bars += 1;
-            same += u64::from(is_at_a_weekend(SessionDays::SameDay.day(open)));
-            next += u64::from(is_at_a_weekend(SessionDays::NextDay.day(open)));
-            is_a_midnight &= is_before_noon(open);
-        }
+        let DayCounts { bars, same, next, are_before_noon } = DayCounts::new(opens, is_at_a_weekend);
         if bars < BARS_MIN {
             return None;
         }
         let fits = |weekends: u64| weekends as f64 <= WEEKEND_SHARE_MAX * bars as f64;
         match (fits(same), fits(next)) {
             // Times before noon are of one day either way.
-            (true, true) => is_a_midnight.then_some(SessionDays::SameDay),
+            (true, true) if are_before_noon || same < next => Some(SessionDays::SameDay),
+            (true, true) => (next < same).then_some(SessionDays::NextDay),
             (true, false) => Some(SessionDays::SameDay),
             (false, true) => Some(SessionDays::NextDay),
             (false, false) => Some(SessionDays::AsStamped),
@@ -78,16 +72,9 @@ impl SessionDays {
     /// The way that most weekly bars of a symbol show, by the times at which they open: weeks begin
     /// on Mondays. `None` where they leave it open.
     fn shown_by_weeks(opens: impl Iterator<Item = i64>) -> Option<Self> {
-        let (mut bars, mut same, mut next) = (0_u64, 0_u64, 0_u64);
-        let mut is_a_midnight = true;
-        for open in opens {
-            bars += 1;
-            same += u64::from(is_a_monday(SessionDays::SameDay.day(open)));
-            next += u64::from(is_a_monday(SessionDays::NextDay.day(open)));
-            is_a_midnight &= is_before_noon(open);
-        }
+        let DayCounts { bars, same, next, are_before_noon } = DayCounts::new(opens, is_a_monday);
         // Times before noon are of one day either way.
-        if is_a_midnight || (2 * same > bars && same > next) {
+        if are_before_noon || (2 * same > bars && same > next) {
             Some(SessionDays::SameDay)
         } else {
             (2 * next > bars).then_some(SessionDays::NextDay)
@@ -114,6 +101,30 @@ impl SessionDays {
             SessionDays::AsStamped | SessionDays::SameDay => open.div_euclid(DAY_NS),
             SessionDays::NextDay => open.saturating_add(DAY_NS / 2).div_euclid(DAY_NS),
         }
+    }
+}
+
+/// Bars whose days pass a test.
+struct DayCounts {
+    bars: u64,
+    /// Those whose day does by [`SessionDays::SameDay`].
+    same: u64,
+    /// Those whose day does by [`SessionDays::NextDay`].
+    next: u64,
+    /// True if all times are before noon.
+    are_before_noon: bool,
+}
+
+impl DayCounts {
+    fn new(opens: impl Iterator<Item = i64>, is_counted: fn(i64) -> bool) -> Self {
+        let mut counts = DayCounts { bars: 0, same: 0, next: 0, are_before_noon: true };
+        for open in opens {
+            counts.bars += 1;
+            counts.same += u64::from(is_counted(SessionDays::SameDay.day(open)));
+            counts.next += u64::from(is_counted(SessionDays::NextDay.day(open)));
+            counts.are_before_noon &= is_before_noon(open);
+        }
+        counts
     }
 }
 
@@ -200,6 +211,16 @@ mod tests {
             (at(&mut weekdays(60), -9 * HOUR_NS), NextDay),
             (at(&mut weekdays(5), 0), SameDay),
             (at(&mut weekdays(4), 5 * HOUR_NS), AsStamped),
+            // London, whose data have five days of summer: one of 102 is a Sunday.
+            (at(&mut weekdays(97), 0).into_iter().chain(at(&mut weekdays(103).skip(98), -HOUR_NS)).collect(), NextDay),
+            // A Friday's afternoon beside midnights of New York.
+            (
+                at(&mut weekdays(59), 5 * HOUR_NS)
+                    .into_iter()
+                    .chain(at(&mut weekdays(60).skip(59), 20 * HOUR_NS))
+                    .collect(),
+                SameDay,
+            ),
             // Sessions of Tuesdays to Fridays leave both open.
             (at(&mut weekdays(60).filter(|day| day % 7 != 4), -HOUR_NS), AsStamped),
             (at(&mut (0..60), 5 * HOUR_NS), AsStamped),
