@@ -82,11 +82,13 @@ impl SessionDays {
     }
 
     /// The way of one bar that follows others of sessions. Midnights of exchanges in the East are
-    /// afternoons in UTC; so are New York's opens.
+    /// afternoons in UTC; so are New York's opens, and every afternoon of a Friday.
     pub(crate) fn for_one(open: i64) -> Self {
         let past_noon = open.rem_euclid(DAY_NS) - DAY_NS / 2;
         let is_new_yorks_open = [HOUR_NS, 2 * HOUR_NS].contains(&(past_noon - 30 * MINUTE_NS));
-        if is_new_yorks_open { SessionDays::SameDay } else { SessionDays::NextDay }
+        let [same, next] = [SessionDays::SameDay, SessionDays::NextDay].map(|days| days.day(open));
+        let is_fridays = is_at_a_weekend(next) && !is_at_a_weekend(same);
+        if is_new_yorks_open || is_fridays { SessionDays::SameDay } else { SessionDays::NextDay }
     }
 
     /// Open time of a daily or weekly bar, in UTC, by its time on whichever clock; `None` if it is
@@ -249,6 +251,9 @@ mod tests {
         for (hour, minute, expected) in cases {
             assert_eq!(SessionDays::for_one(hour * HOUR_NS + minute * MINUTE_NS), expected, "{hour}:{minute}");
         }
+        // Friday at 16:00 in New York, and Monday's midnight in Berlin.
+        assert_eq!(SessionDays::for_one(DAY_NS + 21 * HOUR_NS), SameDay);
+        assert_eq!(SessionDays::for_one(3 * DAY_NS + 23 * HOUR_NS), NextDay);
         assert_eq!(NextDay.open_time(5 * HOUR_NS), Some(0));
         assert_eq!(AsStamped.open_time(5 * HOUR_NS), None);
     }
