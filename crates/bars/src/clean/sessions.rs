@@ -54,7 +54,8 @@ impl SessionDays {
 
     /// The same; `None` where the bars leave it open.
     fn shown_by(opens: impl Iterator<Item = i64>) -> Option<Self> {
-        let DayCounts { bars, same, next, are_before_noon } = DayCounts::new(opens, is_at_a_weekend);
+        let counts = DayCounts::new(opens, is_at_a_weekend);
+        let DayCounts { bars, same, next, are_before_noon, .. } = counts;
         if bars < BARS_MIN {
             return None;
         }
@@ -62,7 +63,7 @@ impl SessionDays {
         match (fits(same), fits(next)) {
             // Times before noon are of one day either way.
             (true, true) if are_before_noon || same < next => Some(SessionDays::SameDay),
-            (true, true) => (next < same).then_some(SessionDays::NextDay),
+            (true, true) => (next < same || counts.are_of_london()).then_some(SessionDays::NextDay),
             (true, false) => Some(SessionDays::SameDay),
             (false, true) => Some(SessionDays::NextDay),
             (false, false) => Some(SessionDays::AsStamped),
@@ -72,7 +73,7 @@ impl SessionDays {
     /// The way that most weekly bars of a symbol show, by the times at which they open: weeks begin
     /// on Mondays. `None` where they leave it open.
     fn shown_by_weeks(opens: impl Iterator<Item = i64>) -> Option<Self> {
-        let DayCounts { bars, same, next, are_before_noon } = DayCounts::new(opens, is_a_monday);
+        let DayCounts { bars, same, next, are_before_noon, .. } = DayCounts::new(opens, is_a_monday);
         // Times before noon are of one day either way.
         if are_before_noon || (2 * same > bars && same > next) {
             Some(SessionDays::SameDay)
@@ -115,18 +116,30 @@ struct DayCounts {
     next: u64,
     /// True if all times are before noon.
     are_before_noon: bool,
+    /// Those at midnight in UTC.
+    at_midnight: u64,
+    /// Those an hour before.
+    at_last_hour: u64,
 }
 
 impl DayCounts {
     fn new(opens: impl Iterator<Item = i64>, is_counted: fn(i64) -> bool) -> Self {
-        let mut counts = DayCounts { bars: 0, same: 0, next: 0, are_before_noon: true };
+        let mut counts =
+            DayCounts { bars: 0, same: 0, next: 0, are_before_noon: true, at_midnight: 0, at_last_hour: 0 };
         for open in opens {
             counts.bars += 1;
             counts.same += u64::from(is_counted(SessionDays::SameDay.day(open)));
             counts.next += u64::from(is_counted(SessionDays::NextDay.day(open)));
             counts.are_before_noon &= is_before_noon(open);
+            counts.at_midnight += u64::from(open.rem_euclid(DAY_NS) == 0);
+            counts.at_last_hour += u64::from((open + HOUR_NS).rem_euclid(DAY_NS) == 0);
         }
         counts
+    }
+
+    /// True for midnights of London, whose clock is that of UTC in winter.
+    fn are_of_london(&self) -> bool {
+        self.at_midnight > 0 && self.at_midnight + self.at_last_hour == self.bars
     }
 }
 
@@ -215,6 +228,8 @@ mod tests {
             (at(&mut weekdays(4), 5 * HOUR_NS), AsStamped),
             // London, whose data have five days of summer: one of 102 is a Sunday.
             (at(&mut weekdays(97), 0).into_iter().chain(at(&mut weekdays(103).skip(98), -HOUR_NS)).collect(), NextDay),
+            // London, whose summer has begun on a Tuesday, after Easter.
+            (at(&mut weekdays(96), 0).into_iter().chain(at(&mut weekdays(97).skip(96), -HOUR_NS)).collect(), NextDay),
             // A Friday's afternoon beside midnights of New York.
             (
                 at(&mut weekdays(59), 5 * HOUR_NS)
