@@ -21,7 +21,7 @@ use crate::clean::fillers::drop_fillers;
 use crate::clean::jumps::Jump;
 use crate::clean::midnights::settle_days;
 use crate::clean::order::{RowClock, in_order};
-use crate::clean::sessions::RowDays;
+use crate::clean::sessions::{LiveWeek, RowDays};
 use crate::clean::spacing::Spacings;
 use crate::clean::spread;
 use crate::clean::weekly_close::ZoneChoice;
@@ -289,6 +289,8 @@ fn read_sources(
     }
     let days = RowDays::told_by(base, || sources.iter().flat_map(|source| source.rows.stamps()));
     let beside_shorter = options.has_shorter(base);
+    let live_week = days.live_week().filter(|_| !beside_shorter);
+    warnings.extend(live_week.and_then(|live| live_week_warning(live, &sources)));
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
         let (zone, repeats) = (&choice.zone, options.repeats);
@@ -308,6 +310,13 @@ fn read_sources(
     let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
     let summary = ReadSummary { midnights: recent, last_times, ..summary };
     Ok(StoredRecording { symbol, bars, own: Vec::new(), summary })
+}
+
+/// A warning of the row of a week that has not ended, which is that of its Monday.
+fn live_week_warning(live: LiveWeek, sources: &[BarFile]) -> Option<String> {
+    let line_in = |source: &BarFile| source.rows.iter().find(|row| row.stamp == live.stamp).map(|row| row.line);
+    let (path, line) = sources.iter().find_map(|source| Some((source.path.display(), line_in(source)?)))?;
+    Some(format!("{path}: line {line} is {}", live.remark()))
 }
 
 /// The error of a row with the time of another one, with a column that may tell them apart.

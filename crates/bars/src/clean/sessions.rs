@@ -15,6 +15,7 @@
 //! 2024-03-04                   week of 4 March
 //! 2024-03-04 00:00 -05:00      the same
 //! 2024-03-03 23:00 +00:00      the same: Berlin's midnight
+//! 2024-03-06                   the same, as the last row, where all others are of Mondays before
 //! ```
 //!
 //! Dates may stand beside times in UTC, such as those of appended files. Each of both tells its
@@ -24,13 +25,15 @@
 //! a week after that.
 
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, RowTime};
+use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, RowTime, display_date};
 
 /// Days since 1970-01-01, a Thursday, of the first Saturday.
 const SATURDAY: i64 = 2;
 const MONDAY: i64 = SATURDAY + 2;
 /// Fewest bars that show the days of a market.
 const BARS_MIN: u64 = 5;
+/// Fewest rows of Mondays beside which a week may have a row within itself.
+const MONDAYS_MIN: usize = 3;
 /// Largest share of bars at a weekend in a market that rests then.
 const WEEKEND_SHARE_MAX: f64 = 0.02;
 
@@ -75,7 +78,7 @@ impl SessionDays {
     fn shown_by_weeks(opens: impl Iterator<Item = i64>) -> Option<Self> {
         let DayCounts { bars, same, next, are_before_noon, .. } = DayCounts::new(opens, is_a_monday);
         // Times before noon are of one day either way.
-        if are_before_noon || (2 * same > bars && same > next) {
+        if are_before_noon || (2 * same > bars && same >= next) {
             Some(SessionDays::SameDay)
         } else {
             (2 * next > bars).then_some(SessionDays::NextDay)
@@ -150,21 +153,51 @@ pub(crate) struct RowDays {
     wall: SessionDays,
     /// The way of times in UTC. With `None`, each tells its own.
     utc: Option<SessionDays>,
+    /// The last row of weeks, where it is stamped within its week.
+    live_week: Option<LiveWeek>,
+}
+
+/// The row of a week that has not ended, such as that of a Wednesday behind rows of Mondays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LiveWeek {
+    pub(crate) stamp: RowTime,
+    /// Midnight with which its day begins.
+    pub(crate) day: i64,
+    /// Midnight with which its week begins.
+    pub(crate) start: i64,
+}
+
+impl LiveWeek {
+    /// The remark on the row, behind its name.
+    pub(crate) fn remark(self) -> String {
+        let [day, monday] = [self.day, self.start].map(display_date);
+        format!("of {day}, and all other rows are of Mondays: it is the row of the week from {monday} on")
+    }
 }
 
 impl RowDays {
     /// One way for all rows.
     pub(crate) fn all(days: SessionDays) -> Self {
-        RowDays { wall: days, utc: Some(days) }
+        RowDays { wall: days, utc: Some(days), live_week: None }
     }
 
     /// The way that bars of `base` show by their stamps. If some are on a wall clock and others in
     /// UTC, each of both shows its own, except where one shows a market of seven days. Those that
-    /// leave it open follow the others: days in UTC as they do where bars are followed.
+    /// leave it open follow the others: days in UTC as they do where bars are followed. The last
+    /// row of weeks may be stamped within its week.
     pub(crate) fn told_by<I: Iterator<Item = RowTime>>(base: Timeframe, stamps: impl Fn() -> I) -> Self {
-        if !matches!(base, Timeframe::D1 | Timeframe::W1) {
-            return RowDays::all(SessionDays::AsStamped);
+        match base {
+            Timeframe::D1 => RowDays::shown_by(base, &stamps),
+            Timeframe::W1 => {
+                let days = RowDays::shown_by(base, &stamps);
+                RowDays { live_week: days.find_live_week(stamps()), ..days }
+            }
+            _ => RowDays::all(SessionDays::AsStamped),
         }
+    }
+
+    /// The way that days or weeks show.
+    fn shown_by<I: Iterator<Item = RowTime>>(base: Timeframe, stamps: &impl Fn() -> I) -> Self {
         let shown_by = |is_wanted: fn(&RowTime) -> bool| {
             let opens = stamps().filter(is_wanted).map(RowTime::ns);
             if base == Timeframe::W1 { SessionDays::shown_by_weeks(opens) } else { SessionDays::shown_by(opens) }
@@ -177,13 +210,33 @@ impl RowDays {
             (Some(SessionDays::AsStamped), _) | (_, Some(SessionDays::AsStamped)) | (None, None) => together(),
             (None, Some(utc)) => RowDays::all(utc),
             (Some(wall), None) if base == Timeframe::W1 => RowDays::all(wall),
-            (Some(wall), utc) => RowDays { wall, utc },
+            (Some(wall), utc) => RowDays { wall, utc, live_week: None },
         }
+    }
+
+    /// The last of the rows of weeks, if it is within its week, and all others, three or more, are
+    /// of Mondays before that week.
+    fn find_live_week(self, stamps: impl Iterator<Item = RowTime>) -> Option<LiveWeek> {
+        let opens: Vec<(i64, RowTime)> = stamps.filter_map(|stamp| Some((self.open_time(stamp, 0)?, stamp))).collect();
+        let &(day, stamp) = opens.iter().max_by_key(|(open, _)| *open)?;
+        let start = Timeframe::W1.bin(day).start;
+        let others = || opens.iter().filter(|(_, other)| *other != stamp);
+        let is_monday_before = |&(open, _): &(i64, RowTime)| open < start && Timeframe::W1.bin(open).start == open;
+        let is_live = start < day && others().count() >= MONDAYS_MIN && others().all(is_monday_before);
+        is_live.then_some(LiveWeek { stamp, day, start })
+    }
+
+    /// The last row of weeks, where it is stamped within its week.
+    pub(crate) fn live_week(self) -> Option<LiveWeek> {
+        self.live_week
     }
 
     /// Open time of a daily or weekly bar, in UTC, whose stamp is `stamp_delay_ns` after it; `None`
     /// if the bar opens at the time that the stamp tells.
     pub(crate) fn open_time(self, stamp: RowTime, stamp_delay_ns: i64) -> Option<i64> {
+        if let Some(live) = self.live_week.filter(|live| live.stamp == stamp) {
+            return Some(live.start - stamp_delay_ns);
+        }
         let open = stamp.ns() - stamp_delay_ns;
         let days = match stamp {
             RowTime::Wall(_) => self.wall,
@@ -297,6 +350,25 @@ mod tests {
         };
         let days = RowDays::told_by(Timeframe::W1, || weeks(RowTime::Wall, 0).chain(weeks(RowTime::Utc, -1).take(4)));
         assert_eq!(days.open_time(RowTime::Utc(4 * DAY_NS - HOUR_NS), 0), Some(4 * DAY_NS));
+        // The last row of weeks may be within its week. Week 60 begins on day 424.
+        for (last, others, expected) in [
+            (RowTime::Wall(426 * DAY_NS), 60, Some(424)),
+            (RowTime::Wall(426 * DAY_NS + 15 * HOUR_NS), 60, Some(424)),
+            (RowTime::Utc(426 * DAY_NS), 60, Some(424)),
+            (RowTime::Wall(426 * DAY_NS), 2, None),
+            (RowTime::Wall(424 * DAY_NS), 60, None),
+            // A row of that week is there.
+            (RowTime::Wall(419 * DAY_NS), 60, None),
+            (RowTime::Wall(5 * DAY_NS), 60, None),
+        ] {
+            let days = RowDays::told_by(Timeframe::W1, || weeks(RowTime::Wall, 0).take(others).chain([last]));
+            assert_eq!(days.live_week().map(|live| live.start / DAY_NS), expected, "{last:?} {others}");
+            let opens = expected.unwrap_or(last.ns().div_euclid(DAY_NS)) * DAY_NS;
+            assert_eq!(days.open_time(last, 0), Some(opens), "{last:?} {others}");
+        }
+        let fridays =
+            || (0..60).map(|week| RowTime::Wall((8 + 7 * week) * DAY_NS)).chain([RowTime::Wall(430 * DAY_NS)]);
+        assert_eq!(RowDays::told_by(Timeframe::W1, fridays).live_week(), None);
         // A market of seven days has days that begin at their times.
         let coin = || (0..60).map(|day| RowTime::Wall(day * DAY_NS));
         let later = || (0..5).map(move |k| RowTime::Utc(weekday(k) * DAY_NS + 5 * HOUR_NS));

@@ -4,7 +4,7 @@ use crate::bars::Bar;
 use crate::clean::fillers::{FillerFinder, KnownRun};
 use crate::clean::midnights::{Midnights, remark};
 use crate::clean::order::no_such_time;
-use crate::clean::sessions::SessionDays;
+use crate::clean::sessions::{LiveWeek, SessionDays};
 use crate::clean::spacing::Spacings;
 use crate::error::message::shortened;
 use crate::error::row_error::{OnError, RowError, RowFix};
@@ -408,6 +408,9 @@ impl BarLines {
         let timed = match row {
             Ok(row) => match self.open_time(&row)? {
                 Ok(open_time) => {
+                    if let Some(live) = self.live_week(row.stamp) {
+                        self.notes.push(format!("{}: line {line} is {}", self.name.display(), live.remark()));
+                    }
                     self.check_spacing(open_time)?;
                     self.check_clock(&row, format)?;
                     self.placed(open_time, row)
@@ -523,6 +526,9 @@ impl BarLines {
     /// When the row's bar opens.
     fn open_time(&self, row: &BarRow) -> Result<Result<i64, RowFault>> {
         let delay_ns = self.stamp_delay_ns();
+        if let Some(live) = self.live_week(row.stamp) {
+            return Ok(Ok(live.start));
+        }
         if let Some(open_time) = self.session_open(row.stamp.ns() - delay_ns) {
             return Ok(Ok(open_time));
         }
@@ -538,6 +544,15 @@ impl BarLines {
         let has_sessions = matches!(self.base, Timeframe::D1 | Timeframe::W1);
         let are_sessions = has_sessions && self.known_until.is_some_and(|known| known % DAY_NS == 0);
         SessionDays::for_one(open).open_time(open).filter(|_| are_sessions)
+    }
+
+    /// The week within which a row is stamped, where the bars so far are of Mondays before it.
+    fn live_week(&self, stamp: RowTime) -> Option<LiveWeek> {
+        let is_monday = |time: i64| Timeframe::W1.bin(time).start == time;
+        let before = self.reached.or(self.known_until).filter(|&time| self.base == Timeframe::W1 && is_monday(time))?;
+        let day = self.session_open(stamp.ns() - self.stamp_delay_ns())?;
+        let start = Timeframe::W1.bin(day).start;
+        (before < start && start < day).then_some(LiveWeek { stamp, day, start })
     }
 
     fn zone(&self, row: &BarRow) -> Result<&Zone> {

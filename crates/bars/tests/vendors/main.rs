@@ -546,6 +546,36 @@ fn a_weekly_bar_is_of_its_week() {
     assert_eq!(own[0].summary.first_open_time, MONDAY_NS + 5 * 60 * MINUTE_NS);
 }
 
+/// A week of which a file had a row on Wednesday closed a week after that.
+#[test]
+fn the_row_of_a_week_that_has_not_ended_is_that_of_its_monday() {
+    let rows = |weeks: Range<usize>, last: Option<usize>| -> String {
+        let row = |day: usize| format!("{},1,2,1,2,3\n", date(day));
+        let rows: String = weeks.map(|week| row(7 * week)).chain(last.map(row)).collect();
+        format!("date,open,high,low,close,volume\n{rows}")
+    };
+    let options = ReadOptions {
+        symbol: Some("AAPL".to_owned()),
+        base: Some(Timeframe::W1),
+        overlaps: Overlaps::EqualOnce,
+        ..ReadOptions::default()
+    };
+    let read_weeks = |files: &[(&str, &str)]| read_texts(files, &options).unwrap();
+    let live = rows(0..20, Some(142));
+    let Recording { bars, summary, .. } = read_weeks(&[("a.csv", &live)]);
+    assert_eq!(bars, read_weeks(&[("a.csv", &rows(0..21, None))]).bars);
+    let told = "a.csv: line 22 is of 2024-05-22, and all other rows are of Mondays: it is the row of the week from 2024-05-20 on";
+    assert!(summary.warnings.iter().any(|warning| warning.ends_with(told)), "{:?}", summary.warnings);
+    let day = rows(0..0, Some(7 * 23 + 3));
+    let expected = read_weeks(&[("a.csv", &rows(0..24, None))]).bars;
+    assert_eq!(read_weeks(&[("a.csv", &rows(0..23, None)), ("b.csv", &day)]).bars, expected);
+    // A row of its Monday is there, too.
+    let twice = read_weeks(&[("a.csv", &live), ("b.csv", &rows(20..21, None))]);
+    let opens: Vec<i64> = twice.bars.open_time.iter().rev().take(2).map(|time| (time - MONDAY_NS) / DAY_NS).collect();
+    assert_eq!(opens, [142, 140]);
+    assert!(twice.summary.warnings.iter().all(|warning| !warning.contains("rows are of Mondays")));
+}
+
 /// Days at midnights of an exchange were refused beside hours, as files that overlap, once its
 /// clock was changed.
 #[test]

@@ -193,6 +193,29 @@ fn a_weekly_bar_is_of_its_week() {
     }
 }
 
+/// The row of a Wednesday closed a week after its own.
+#[test]
+fn the_row_of_a_week_that_has_not_ended_is_that_of_its_monday() {
+    let known = 17_532 * DAY_NS; // Monday 2018-01-01
+    let options = in_zone("America/New_York");
+    for (stamps, days, is_noted) in [
+        (&["2018-01-08", "2018-01-17"][..], &[7, 14][..], true),
+        (&["2018-01-10 15:00:00-05:00"], &[7], true),
+        // That week is known.
+        (&["2018-01-03"], &[2], false),
+        (&["2018-01-08", "2018-01-10"], &[7, 9], false),
+    ] {
+        let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::W1, Some(known));
+        let bars: Vec<Bar> =
+            stamps.iter().flat_map(|stamp| lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap()).collect();
+        let found: Vec<i64> = bars.iter().map(|bar| (bar.open_time - known) / DAY_NS).collect();
+        assert_eq!(found, days, "{stamps:?}");
+        let notes = lines.take_notes();
+        let is_told = |note: &String| note.contains("all other rows are of Mondays");
+        assert_eq!(notes.iter().any(is_told), is_noted, "{notes:?}");
+    }
+}
+
 #[test]
 fn a_volume_may_be_missing_until_there_is_one() {
     let text = "2018-01-02 00:05,1,2,1,2,-1\n2018-01-02 00:06,1,2,1,2,7\n2018-01-02 00:07,1,2,1,2,-1\n";
