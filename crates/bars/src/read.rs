@@ -291,10 +291,15 @@ fn read_sources(
     let beside_shorter = options.has_shorter(base);
     let live_week = days.live_week().filter(|_| !beside_shorter);
     warnings.extend(live_week.and_then(|live| live_week_warning(live, &sources)));
+    let mut early_ns: Vec<i64> = Vec::new();
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
         let (zone, repeats) = (&choice.zone, options.repeats);
         let clock = RowClock { zone, base, stamp_delay_ns, repeats, days, beside_shorter };
+        if base >= Timeframe::D1 {
+            let is_whole = |stamp: &RowTime| live_week.is_none_or(|live| live.stamp != *stamp);
+            early_ns.extend(source.rows.stamps().filter(is_whole).map(|stamp| clock.early_ns(stamp)));
+        }
         pieces.push(FileBars::new(source, choice, clock, place)?);
     }
     warnings.extend(pieces.iter().filter_map(|piece| mixed_symbols(&piece.summary)));
@@ -308,7 +313,8 @@ fn read_sources(
     };
     require_bars(&bars, &files)?;
     let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
-    let summary = ReadSummary { midnights: recent, last_times, ..summary };
+    let early_ns = [early_ns.iter().min(), early_ns.iter().max()].map(|ns| ns.copied().unwrap_or(0));
+    let summary = ReadSummary { midnights: recent, last_times, early_ns, ..summary };
     Ok(StoredRecording { symbol, bars, own: Vec::new(), summary })
 }
 
@@ -398,6 +404,7 @@ impl ReadSummary {
             warnings,
             midnights: None,
             last_times: Vec::new(),
+            early_ns: [0; 2],
         })
     }
 }

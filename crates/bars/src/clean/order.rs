@@ -73,6 +73,11 @@ impl RowClock<'_> {
         self.session_open(stamp).unwrap_or_else(|| self.open_by_stamp(stamp))
     }
 
+    /// Time by which a bar opens before its stamp: its day may have trades until that long after it.
+    pub(crate) fn early_ns(&self, stamp: RowTime) -> i64 {
+        self.open_by_stamp(stamp) - self.stamped_open(stamp)
+    }
+
     /// The same, whatever the day tells.
     fn open_by_stamp(&self, stamp: RowTime) -> i64 {
         let utc_ns = match stamp {

@@ -104,11 +104,12 @@ fn share_of(stem: &str) -> Option<String> {
 
 /// `BTCUSD` of `SNOWGURU_BTCUSD_D1`.
 fn coin_pair_of(stem: &str) -> Option<String> {
-    let is_pair = |part: &&str| {
-        let quotes = COINS.iter().filter_map(|coin| part.strip_prefix(coin));
-        quotes.into_iter().any(|quote| COIN_QUOTES.contains(&quote))
-    };
-    stem.split(is_separator).find(is_pair).map(str::to_owned)
+    stem.split(is_separator).find(|part| is_coin_pair(part)).map(str::to_owned)
+}
+
+fn is_coin_pair(word: &str) -> bool {
+    let mut quotes = COINS.iter().filter_map(|coin| word.strip_prefix(coin));
+    quotes.any(|quote| COIN_QUOTES.contains(&quote))
 }
 
 /// A name without the words for side, timeframe and vendor. One word always stays.
@@ -214,6 +215,12 @@ pub fn pip_size_of(symbol: &str) -> Result<f64> {
 /// True if `symbol` is a pair of currencies: these alone have a usual pip.
 pub(crate) fn is_currency_pair(symbol: &str) -> bool {
     pip_size_of(symbol).is_ok()
+}
+
+/// True for a pair of currencies, metals or coins: a day of it may have trades until its end.
+pub fn trades_around_the_clock(symbol: &str) -> bool {
+    let name = letters(symbol);
+    is_currency_pair(symbol) || is_coin_pair(&name) || pair_at_start(&name).is_some()
 }
 
 /// `EURUSD` of `EURUSD`, `EURUSD5` or `EURUSDM`, in upper case: a pair, at most one letter, and
@@ -374,6 +381,16 @@ mod tests {
             ("AAPL.r", None),
         ] {
             assert_eq!(pair_without_ending(symbol).as_deref(), pair, "{symbol}");
+        }
+    }
+
+    #[test]
+    fn pairs_trade_around_the_clock() {
+        for symbol in ["EURUSD", "eur/usd", "EURUSD=X", "USDJPY_ecn", "XAUUSD", "BTCUSDT", "BTC-USD"] {
+            assert!(trades_around_the_clock(symbol), "{symbol}");
+        }
+        for symbol in ["", "SPY", "AAPL", "^GSPC", "BTC", "BF-B"] {
+            assert!(!trades_around_the_clock(symbol), "{symbol}");
         }
     }
 

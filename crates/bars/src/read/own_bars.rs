@@ -13,25 +13,27 @@ use crate::bar_source::{BarSource, pieces_of};
 use crate::bars::{Bar, Bars};
 use crate::error::{Error, Result};
 use crate::median::median;
+use crate::parse::symbol::trades_around_the_clock;
 use crate::place::BarCursor;
 use crate::read::SpooledRecording;
 use crate::read::compared::is_same;
-use crate::read::summary::OwnBars;
+use crate::read::summary::{OwnBars, ReadSummary};
 use crate::series::binning::Binning;
 use crate::spool::{SpoolWriter, SpooledBars};
 use crate::time::bin_clock::BinClock;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DAY_NS, MINUTE_NS, display_duration, display_utc};
+use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, counted, display_duration, display_utc};
 
 impl SpooledRecording {
     /// Puts its own bars of longer timeframes in the place of those that its bars make in bins of
     /// `clock`: in a series they count from the end of their bin on, as those would. A bar that
     /// opens with no bin, on a day or longer by its date, is refused, and so are bars that agree
     /// better with prices of a bar or half an hour to a day after them, be it for two months alone,
-    /// and bars of other prices altogether. A bin without an own bar has the one that is made; an
-    /// own bar without a bin is not used, and neither is one after which no file that has it goes
-    /// on, which may be unfinished. Files without volumes or spreads leave those that are made.
-    /// Temporary files lie in `folder`.
+    /// bars of other prices altogether, and few other days of currencies that end after their bin
+    /// by their own time. A bin without an own bar has the one that is made; an own bar without a
+    /// bin is not used, and neither is one after which no file that has it goes on, which may be
+    /// unfinished. Files without volumes or spreads leave those that are made. Temporary files lie
+    /// in `folder`.
     ///
     /// # Errors
     /// [`Error::OwnBars`], [`Error::NotAMultiple`], [`Error::Straddles`] and [`Error::Spool`].
@@ -69,6 +71,7 @@ fn place(
         closes: Closes::new(timeframe),
         distances: Vec::new(),
         ranges: Vec::new(),
+        may_be_later: false,
         writer: SpoolWriter::unnamed(folder, timeframe, 0)?,
     };
     let (mut piece, mut made) = (Bars::with_capacity(base.timeframe(), 0), Vec::new());
@@ -102,6 +105,8 @@ struct Placing<'a> {
     distances: Vec<f64>,
     /// Range of the bar that is made, for each of them.
     ranges: Vec<f64>,
+    /// True if a bar of a market that is open around the clock ends after its bin by its own time.
+    may_be_later: bool,
     writer: SpoolWriter,
 }
 
@@ -160,6 +165,10 @@ impl Placing<'_> {
             }
             self.account.different.add(made.open_time);
         }
+        // A clock is moved by an hour at most between the bars that open earliest.
+        let ReadSummary { symbol, early_ns: [_, early_ns], .. } = &self.account.summary;
+        let ends_later = own.open_time + early_ns > made.open_time + HOUR_NS;
+        self.may_be_later |= ends_later && trades_around_the_clock(symbol);
         self.closes.add_own(self.clock.bin(self.timeframe, made.open_time).end, own.close, made.close);
         self.writer.push(Bar {
             open_time: made.open_time,
@@ -176,6 +185,12 @@ impl Placing<'_> {
             let (base, late) = (self.account.base, display_duration(late_ns));
             return Err(self.fault(format!(
                 "close as the {base} bars do {late} later, and would bring later prices into samples"
+            )));
+        }
+        if self.may_be_later && self.closes.own.len() < CLOSES_MIN && self.account.same < self.account.used() {
+            let (base, closes) = (self.account.base, counted(self.closes.own.len() as u64, "close", "closes"));
+            return Err(self.fault(format!(
+                "end after those that {base} bars make, by their times, and {closes} of them cannot show whether they have later prices: give {CLOSES_MIN} or more, or leave own bars out"
             )));
         }
         let (base, same, compared) = (self.account.base, self.account.same, self.distances.len());
@@ -301,8 +316,6 @@ impl Closes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::read::summary::ReadSummary;
-    use crate::time::timestamp::HOUR_NS;
 
     /// 2018-07-02, in summer: the day of `new-york+7` begins three hours before.
     const MONDAY_NS: i64 = 17_714 * DAY_NS;
@@ -330,13 +343,15 @@ mod tests {
         let mut days = Vec::new();
         hours.iter().for_each(|bar| binning.push(bar, |bin| days.push(bin)).unwrap());
         assert_eq!(days.len(), 5);
-        let placed = |hours: &[Bar], own: &[Bar]| {
+        let placed_early = |symbol: &str, hours: &[Bar], own: &[Bar], early_ns: [i64; 2]| {
             let base = spooled(Timeframe::H1, hours, folder.path());
             let given = spooled(Timeframe::D1, own, folder.path());
-            let summary = ReadSummary::new(&given, Vec::new(), "X".to_owned(), Vec::new()).unwrap();
+            let summary = ReadSummary::new(&given, Vec::new(), symbol.to_owned(), Vec::new()).unwrap();
             let mut account = OwnBars::unplaced(summary, Timeframe::H1);
+            account.summary.early_ns = early_ns;
             place(&given, &base, &clock, &mut account, folder.path()).map(|bars| (bars, account))
         };
+        let placed = |hours: &[Bar], own: &[Bar]| placed_early("X", hours, own, [0; 2]);
         // By their dates: one day is missing, one has another close, and two have no hours.
         let day = |day: usize| {
             let open_time = MONDAY_NS + day as i64 * DAY_NS;
@@ -364,6 +379,16 @@ mod tests {
         let late: Vec<Bar> = own.iter().map(|bar| Bar { open_time: bar.open_time + HOUR_NS, ..bar.clone() }).collect();
         let error = placed(&hours, &late).map(|_| ()).unwrap_err().to_string();
         assert!(error.starts_with("X: its own D1 bars have one that opens at 2018-07-02T01:00:00Z, and no"), "{error}");
+
+        // Days of New York that end hours after those of the broker, of which one differs: four
+        // cannot show that they have later prices.
+        let early_ns = [4 * HOUR_NS; 2];
+        let error = placed_early("EURUSD", &hours, &own, early_ns).map(|_| ()).unwrap_err().to_string();
+        assert!(error.starts_with("EURUSD: its own D1 bars end after those that H1 bars make, by their"), "{error}");
+        for (symbol, own, same) in [("EURUSD", &days, 5), ("AAPL", &own, 3)] {
+            let (_, account) = placed_early(symbol, &hours, own, early_ns).unwrap();
+            assert_eq!(account.same, same, "{symbol}");
+        }
     }
 
     #[test]
