@@ -291,14 +291,13 @@ fn read_sources(
     let beside_shorter = options.has_shorter(base);
     let live_week = days.live_week().filter(|_| !beside_shorter);
     warnings.extend(live_week.and_then(|live| live_week_warning(live, &sources)));
-    let mut early_ns: Vec<i64> = Vec::new();
+    let mut early_ns = 0;
     let mut pieces = Vec::with_capacity(sources.len());
     for (source, choice) in sources.into_iter().zip(&zones) {
         let (zone, repeats) = (&choice.zone, options.repeats);
         let clock = RowClock { zone, base, stamp_delay_ns, repeats, days, beside_shorter };
-        if base >= Timeframe::D1 {
-            let is_whole = |stamp: &RowTime| live_week.is_none_or(|live| live.stamp != *stamp);
-            early_ns.extend(source.rows.stamps().filter(is_whole).map(|stamp| clock.early_ns(stamp)));
+        if base == Timeframe::D1 {
+            early_ns = source.rows.stamps().map(|stamp| clock.early_ns(stamp)).fold(early_ns, i64::max);
         }
         pieces.push(FileBars::new(source, choice, clock, place)?);
     }
@@ -313,7 +312,6 @@ fn read_sources(
     };
     require_bars(&bars, &files)?;
     let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
-    let early_ns = [early_ns.iter().min(), early_ns.iter().max()].map(|ns| ns.copied().unwrap_or(0));
     let summary = ReadSummary { midnights: recent, last_times, early_ns, ..summary };
     Ok(StoredRecording { symbol, bars, own: Vec::new(), summary })
 }
@@ -404,7 +402,7 @@ impl ReadSummary {
             warnings,
             midnights: None,
             last_times: Vec::new(),
-            early_ns: [0; 2],
+            early_ns: 0,
         })
     }
 }

@@ -166,7 +166,7 @@ impl Placing<'_> {
             self.account.different.add(made.open_time);
         }
         // A clock is moved by an hour at most between the bars that open earliest.
-        let ReadSummary { symbol, early_ns: [_, early_ns], .. } = &self.account.summary;
+        let ReadSummary { symbol, early_ns, .. } = &self.account.summary;
         let ends_later = own.open_time + early_ns > made.open_time + HOUR_NS;
         self.may_be_later |= ends_later && trades_around_the_clock(symbol);
         self.closes.add_own(self.clock.bin(self.timeframe, made.open_time).end, own.close, made.close);
@@ -343,7 +343,7 @@ mod tests {
         let mut days = Vec::new();
         hours.iter().for_each(|bar| binning.push(bar, |bin| days.push(bin)).unwrap());
         assert_eq!(days.len(), 5);
-        let placed_early = |symbol: &str, hours: &[Bar], own: &[Bar], early_ns: [i64; 2]| {
+        let placed_early = |symbol: &str, hours: &[Bar], own: &[Bar], early_ns: i64| {
             let base = spooled(Timeframe::H1, hours, folder.path());
             let given = spooled(Timeframe::D1, own, folder.path());
             let summary = ReadSummary::new(&given, Vec::new(), symbol.to_owned(), Vec::new()).unwrap();
@@ -351,7 +351,7 @@ mod tests {
             account.summary.early_ns = early_ns;
             place(&given, &base, &clock, &mut account, folder.path()).map(|bars| (bars, account))
         };
-        let placed = |hours: &[Bar], own: &[Bar]| placed_early("X", hours, own, [0; 2]);
+        let placed = |hours: &[Bar], own: &[Bar]| placed_early("X", hours, own, 0);
         // By their dates: one day is missing, one has another close, and two have no hours.
         let day = |day: usize| {
             let open_time = MONDAY_NS + day as i64 * DAY_NS;
@@ -382,7 +382,7 @@ mod tests {
 
         // Days of New York that end hours after those of the broker, of which one differs: four
         // cannot show that they have later prices.
-        let early_ns = [4 * HOUR_NS; 2];
+        let early_ns = 4 * HOUR_NS;
         let error = placed_early("EURUSD", &hours, &own, early_ns).map(|_| ()).unwrap_err().to_string();
         assert!(error.starts_with("EURUSD: its own D1 bars end after those that H1 bars make, by their"), "{error}");
         for (symbol, own, same) in [("EURUSD", &days, 5), ("AAPL", &own, 3)] {

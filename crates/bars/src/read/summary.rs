@@ -53,10 +53,10 @@ pub struct ReadSummary {
     /// Open times of the bars after which no file that has them goes on, in order.
     #[serde(default)]
     pub(crate) last_times: Vec<i64>,
-    /// Shortest and longest time by which days or weeks open before their own time. They may have
-    /// trades until that long after their end.
+    /// Longest time by which a day opens before its own time. It may have trades until that long
+    /// after its end.
     #[serde(default)]
-    pub(crate) early_ns: [i64; 2],
+    pub(crate) early_ns: i64,
 }
 
 /// Bars of a longer timeframe from files of their own, beside those that the shorter bars make.
