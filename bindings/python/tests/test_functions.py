@@ -656,6 +656,18 @@ except KeyboardInterrupt:
             self.assertTrue(0.7 < ages.min() < 0.8, f"{type(context)} {ages.min()}")
             mb.leak(ds, samples=4, context={"SPY": context})
 
+    def test_a_day_of_a_currency_is_seen_once_it_has_ended(self) -> None:
+        own, options = self.shares()
+        days = own[["Open", "High", "Low", "Close"]].tz_localize("America/New_York")
+        path = self.folder / "EURUSD.csv"
+        days.to_csv(path)
+        # Days that end at New York's midnights were seen with those that end before, at midnight UTC.
+        for context in (days, path):
+            ds = mb.ingest(own, context={"EURUSD": context}, **options)
+            ages = ds[: len(ds)]["D1"][:, :, ds.features["D1"].index("function:EURUSD.age")]
+            self.assertTrue(0.7 < ages.min() < 0.9, f"{type(context)} {ages.min()}")
+            mb.leak(ds, samples=4, context={"EURUSD": context})
+
     def test_a_split_in_a_context_is_told(self) -> None:
         own, options = self.shares()
         prices = ["Open", "High", "Low", "Close"]

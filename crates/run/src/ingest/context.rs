@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, ColumnFeature, ContextBars, Feature,
-    FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, bars_after_context, context_bars,
-    names_in_context, shared_features,
+    FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, Timeframe, bars_after_context,
+    context_bars, names_in_context, shared_features, trades_around_the_clock,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -162,7 +162,8 @@ pub(super) fn in_memory(spooled: &SpooledBars) -> bars::Result<Bars> {
 }
 
 /// Reads the bars of `file`, with the columns among `features`, and behind them those of `seen`,
-/// which may be without a value.
+/// which may be without a value. Days and weeks of pairs open no earlier than their own time: beside
+/// bars of the same length, too, they may have trades until they end by it.
 pub(super) fn read_bars(
     recipe: &Recipe,
     file: &ContextFile,
@@ -171,7 +172,12 @@ pub(super) fn read_bars(
     folder: &SpoolFolder,
     host: &Host<'_>,
 ) -> Result<StreamedRecordings> {
+    let timeframes = match trades_around_the_clock(&file.symbol) {
+        true => Windows(vec![(Timeframe::M1, 1)]),
+        false => recipe.timeframes.clone(),
+    };
     let reading = Recipe {
+        timeframes,
         bars: vec![file.path.clone()],
         bid: Vec::new(),
         ask: Vec::new(),

@@ -529,10 +529,10 @@ fn a_day_or_a_week_of_a_context_is_seen_once_it_has_ended() {
         })
     };
     let (context_days, context_weeks) = (context("SPYD", 40 * 5, &weekday), context("SPYW", 40, &|k| 7 * k));
-    let rows = |bars: &Path, path: &Path, timeframe: &str| -> Vec<(i64, Vec<u32>)> {
+    let rows = |bars: &Path, symbol: &str, path: &Path, timeframe: &str| -> Vec<(i64, Vec<u32>)> {
         let recipe = Recipe {
             bars: vec![bars.to_owned()],
-            context: vec![ContextFile { symbol: "SPY".to_owned(), path: path.to_owned() }],
+            context: vec![ContextFile { symbol: symbol.to_owned(), path: path.to_owned() }],
             timeframes: windows(&format!("{timeframe}:2")),
             features: "log_return".parse().unwrap(),
             target: TargetKind::LogReturn,
@@ -548,18 +548,21 @@ fn a_day_or_a_week_of_a_context_is_seen_once_it_has_ended() {
         own.close_time.iter().copied().zip(own.values.chunks_exact(own.feature_names.len()).map(row)).collect()
     };
     // Hours from Monday 2018-01-01 on.
-    for (bars, [path, other], timeframe, seen_first) in [
-        (&hours, &context_days, "H1", 29 * 24 + 5),
-        (&hours, &context_days, "D1", 30 * 24),
-        (&days, &context_days, "D1", 29 * 24),
-        (&hours, &context_weeks, "W1", 22 * 7 * 24),
-        (&days, &context_weeks, "W1", 22 * 7 * 24),
-        (&weeks, &context_weeks, "W1", 21 * 7 * 24),
+    for (bars, symbol, [path, other], timeframe, seen_first) in [
+        (&hours, "SPY", &context_days, "H1", 29 * 24 + 5),
+        (&hours, "SPY", &context_days, "D1", 30 * 24),
+        (&days, "SPY", &context_days, "D1", 29 * 24),
+        (&hours, "SPY", &context_weeks, "W1", 22 * 7 * 24),
+        (&days, "SPY", &context_weeks, "W1", 22 * 7 * 24),
+        (&weeks, "SPY", &context_weeks, "W1", 21 * 7 * 24),
+        // Currencies and coins trade until the end.
+        (&days, "EURUSD", &context_days, "D1", 30 * 24),
+        (&weeks, "BTCUSD", &context_weeks, "W1", 22 * 7 * 24),
     ] {
-        let (as_it_was, changed) = (rows(bars, path, timeframe), rows(bars, other, timeframe));
+        let (as_it_was, changed) = (rows(bars, symbol, path, timeframe), rows(bars, symbol, other, timeframe));
         let differs = as_it_was.iter().zip(&changed).find(|(one, other)| one != other);
         let (close_time, _) = differs.expect("the context is seen").0;
-        assert_eq!(close_time / (DAY_NS / 24) - 17_532 * 24, seen_first, "{} {timeframe}", bars.display());
+        assert_eq!(close_time / (DAY_NS / 24) - 17_532 * 24, seen_first, "{} {symbol} {timeframe}", bars.display());
     }
 }
 
