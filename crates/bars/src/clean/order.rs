@@ -73,7 +73,7 @@ impl RowClock<'_> {
         self.session_open(stamp).unwrap_or_else(|| self.open_by_stamp(stamp))
     }
 
-    /// Time by which a bar opens before its stamp: its day may have trades until that long after it.
+    /// Time by which a bar opens before its stamp. Its day may have trades until that long after.
     pub(crate) fn early_ns(&self, stamp: RowTime) -> i64 {
         self.open_by_stamp(stamp) - self.stamped_open(stamp)
     }

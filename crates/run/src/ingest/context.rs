@@ -162,8 +162,8 @@ pub(super) fn in_memory(spooled: &SpooledBars) -> bars::Result<Bars> {
 }
 
 /// Reads the bars of `file`, with the columns among `features`, and behind them those of `seen`,
-/// which may be without a value. Days and weeks of pairs open no earlier than their own time: beside
-/// bars of the same length, too, they may have trades until they end by it.
+/// which may be without a value. Days and weeks of pairs open no earlier than their own time, also
+/// beside bars of the same length: they may have trades until they end by it.
 pub(super) fn read_bars(
     recipe: &Recipe,
     file: &ContextFile,
