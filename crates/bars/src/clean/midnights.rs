@@ -15,6 +15,7 @@ use std::path::Path;
 use crate::clean::sessions::SessionDays;
 use crate::error::Result;
 use crate::parse::bar_file::BarFile;
+use crate::parse::row::BarRow;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, RowTime, counted, display_date, display_utc};
 use crate::time::zone::Zone;
@@ -101,6 +102,13 @@ impl Midnights {
         Some(if self.are_utc { RowTime::Utc(start) } else { RowTime::Wall(start) })
     }
 
+    /// The same of a row. Beside dates, the offset that it states tells its own.
+    pub(crate) fn before_row(&self, row: &BarRow, zone: Option<&Zone>) -> Option<RowTime> {
+        let [_, commonest, _] = self.times_of_day;
+        let are_dates = !self.are_utc && commonest == 0;
+        row.stated_day().filter(|_| are_dates).or_else(|| self.before(row.stamp, zone))
+    }
+
     /// Times of rows, and those of their midnights in the place of times of day.
     pub(crate) fn day_times(&self, stamps: impl Iterator<Item = RowTime>) -> Vec<i64> {
         stamps.map(|stamp| self.before(stamp, None).unwrap_or(stamp).ns()).collect()
@@ -112,13 +120,13 @@ impl Midnights {
         let path: &Path = path;
         let own = own_zone.as_ref().map(|own| &own.zone);
         let zone = zone.or(own);
-        if !rows.stamps().any(|stamp| self.before(stamp, zone).is_some()) {
+        if !rows.iter().any(|row| self.before_row(&row, zone).is_some()) {
             return Ok(());
         }
         let mut moved: Vec<String> = Vec::new();
         let mut count: u64 = 0;
         rows.update(|row| {
-            let Some(midnight) = self.before(row.stamp, zone) else { return };
+            let Some(midnight) = self.before_row(row, zone) else { return };
             count += 1;
             if moved.len() < ROWS_TOLD {
                 moved.push(remark(path, row.line, row.stamp, midnight));
@@ -293,5 +301,9 @@ mod tests {
         assert_eq!(own.before(tokyo, Some(&utc)), None);
         let live = RowTime::Utc(21 * DAY_NS + 20 * HOUR_NS + 30 * MINUTE_NS);
         assert_eq!(own.before(live, Some(&utc)), Some(RowTime::Wall(21 * DAY_NS)));
+        // 20:00 in New York without its zone, and its midnight.
+        let stated = |stamp: RowTime| BarRow { east_ns: -5 * HOUR_NS, ..BarRow::flat(stamp, 1.0, 1) };
+        assert_eq!(own.before_row(&stated(evening), None), Some(RowTime::Wall(21 * DAY_NS)));
+        assert_eq!(own.before_row(&stated(RowTime::Utc(21 * DAY_NS + 5 * HOUR_NS)), None), None);
     }
 }

@@ -1,7 +1,7 @@
 use smallvec::SmallVec;
 
 use crate::parse::columns::BarColumns;
-use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_stamp};
+use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_stamp, stated_offset};
 
 /// Fields of a row that need no memory of their own.
 const FIELDS_INLINE: usize = 24;
@@ -87,6 +87,11 @@ impl<'a> RowFields<'a> {
             Some(clock) => parse_date_and_clock(time, self.get(clock)?, style),
             None => parse_stamp(time, style),
         }
+    }
+
+    /// Nanoseconds east of UTC by the offset that the row's time states; 0 for one that has none.
+    pub(crate) fn stated_offset(&self, columns: &BarColumns) -> i64 {
+        self.get(columns.clock.unwrap_or(columns.time)).map_or(0, stated_offset)
     }
 
     /// The number in a column.

@@ -2,7 +2,7 @@ use crate::error::message::shortened;
 use crate::error::row_error::{RowError, RowFix};
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
-use crate::time::timestamp::RowTime;
+use crate::time::timestamp::{DAY_NS, RowTime};
 
 /// Rounding of products in double precision, relative to the price.
 const ROUNDING_MAX: f64 = 1e-12;
@@ -14,6 +14,8 @@ pub(crate) const NOISE_MAX: f64 = 1.0 / (1 << 24) as f64;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BarRow {
     pub(crate) stamp: RowTime,
+    /// Nanoseconds east of UTC by the offset that the row states; 0 where it states none.
+    pub(crate) east_ns: i64,
     pub(crate) open: f64,
     pub(crate) high: f64,
     pub(crate) low: f64,
@@ -83,8 +85,10 @@ impl BarRow {
             let found = found(fields, columns.time);
             RowFault::unreadable(format!("a timestamp of format {} in field {}{found}", format.name, columns.time + 1))
         })?;
+        let east_ns = if stamp.is_utc() { fields.stated_offset(columns) } else { 0 };
         let mut row = BarRow {
             stamp,
+            east_ns,
             open: number(columns.open, "open")?,
             high: number(columns.high, "high")?,
             low: number(columns.low, "low")?,
@@ -163,6 +167,13 @@ impl BarRow {
         self.high >= top * (1.0 - NOISE_MAX) && self.low <= bottom * (1.0 + NOISE_MAX)
     }
 
+    /// The date of a row with a time of day, on the clock whose offset it states.
+    pub(crate) fn stated_day(&self) -> Option<RowTime> {
+        let RowTime::Utc(ns) = self.stamp else { return None };
+        let time_of_day = (ns + self.east_ns).rem_euclid(DAY_NS);
+        (self.east_ns != 0 && time_of_day != 0).then_some(RowTime::Wall(ns + self.east_ns - time_of_day))
+    }
+
     /// True if both have the same values.
     pub(crate) fn is_copy_of(&self, other: &BarRow) -> bool {
         let numbers = |row: &BarRow| [row.open, row.high, row.low, row.close, row.volume, row.spread];
@@ -182,6 +193,7 @@ impl BarRow {
     pub(crate) fn new(stamp: RowTime, open: f64, high: f64, low: f64, close: f64, line: u64) -> BarRow {
         BarRow {
             stamp,
+            east_ns: 0,
             open,
             high,
             low,

@@ -5,10 +5,16 @@ use std::ops::Range;
 use crate::error::Result;
 use crate::parse::row::{BarRow, RowAdjustment};
 use crate::spill::{SpillFile, Spilled};
-use crate::time::timestamp::RowTime;
+use crate::time::timestamp::{MINUTE_NS, RowTime};
 
-/// Words of a row without adjustment: stamp, line and kind of stamp, five numbers and the spread.
+/// Words of a row without adjustment: stamp; line, kind of stamp and offset; five numbers and the
+/// spread.
 const WORDS: usize = 8;
+/// Unit of offsets.
+const QUARTER_NS: i64 = 15 * MINUTE_NS;
+/// Place of the kind of stamp, behind the byte of the offset.
+const KIND_BIT: u32 = 8;
+const LINE_BIT: u32 = KIND_BIT + 1;
 /// Words of the adjustment.
 const ADJUSTMENT_WORDS: usize = 3;
 
@@ -171,7 +177,9 @@ impl RowShape {
         };
         let RowAdjustment { factor, split, dividend } = row.event;
         words.clear();
-        words.extend([ns.cast_unsigned(), row.line << 1 | is_utc]);
+        let quarters = i8::try_from(row.east_ns / QUARTER_NS).unwrap_or(0).cast_unsigned();
+        let line = row.line << LINE_BIT | is_utc << KIND_BIT | u64::from(quarters);
+        words.extend([ns.cast_unsigned(), line]);
         let mut push = |numbers: &[f64]| words.extend(numbers.iter().map(|number| number.to_bits()));
         push(&[row.open, row.high, row.low, row.close, row.volume, row.spread]);
         if self.are_adjusted {
@@ -196,8 +204,10 @@ impl RowShape {
             false => RowAdjustment::NONE,
             true => RowAdjustment { factor: number(8), split: number(9), dividend: number(10) },
         };
+        let [quarters, ..] = words[1].to_le_bytes();
         BarRow {
             stamp: stamp_of(words),
+            east_ns: i64::from(quarters.cast_signed()) * QUARTER_NS,
             open: number(2),
             high: number(3),
             low: number(4),
@@ -206,14 +216,14 @@ impl RowShape {
             spread: number(7),
             columns: self.values(words),
             event,
-            line: words[1] >> 1,
+            line: words[1] >> LINE_BIT,
         }
     }
 }
 
 fn stamp_of(words: &[u64]) -> RowTime {
     let ns = words[0].cast_signed();
-    if words[1] & 1 == 1 { RowTime::Utc(ns) } else { RowTime::Wall(ns) }
+    if words[1] >> KIND_BIT & 1 == 1 { RowTime::Utc(ns) } else { RowTime::Wall(ns) }
 }
 
 #[cfg(test)]
@@ -239,7 +249,8 @@ mod tests {
             volume: 7.5,
             spread: 0.125,
             columns: columns.clone(),
-            ..BarRow::new(RowTime::Utc(-5), 1.0, 3.0, 0.5, 2.0, u64::MAX >> 1)
+            east_ns: -14 * QUARTER_NS,
+            ..BarRow::new(RowTime::Utc(-5), 1.0, 3.0, 0.5, 2.0, u64::MAX >> LINE_BIT)
         };
         let second = BarRow { event, columns, ..BarRow::flat(RowTime::Wall(9), 4.0, 8) };
         for are_adjusted in [true, false] {

@@ -520,7 +520,7 @@ impl BarLines {
         }
         let on_its_clock = |stamp: &RowTime| stamp.is_on_the_clock_of(row.stamp);
         let own = Midnights::told_by(|| self.day_stamps.iter().copied().filter(on_its_clock));
-        own.as_ref().or(self.known_midnights.as_ref())?.before(row.stamp, self.zone(row).ok())
+        own.as_ref().or(self.known_midnights.as_ref())?.before_row(row, self.zone(row).ok())
     }
 
     /// When the row's bar opens.

@@ -227,6 +227,12 @@ pub(crate) fn parse_offset(field: &[u8]) -> Option<i64> {
     (rest.is_empty() && hour < 24 && minute < 60).then_some(sign * (hour * HOUR_NS + minute * MINUTE_NS))
 }
 
+/// Nanoseconds east of UTC by the offset with which a time ends; 0 for one that has none.
+pub(crate) fn stated_offset(time: &[u8]) -> i64 {
+    let mut tails = [6, 5, 3].into_iter().filter_map(|len| time.len().checked_sub(len).map(|start| &time[start..]));
+    tails.find(|tail| matches!(tail, [b'+' | b'-', ..])).and_then(parse_offset).unwrap_or(0)
+}
+
 fn two_digits(field: &[u8]) -> Option<(i64, &[u8])> {
     match field {
         [tens @ b'0'..=b'9', ones @ b'0'..=b'9', rest @ ..] => {
@@ -324,6 +330,21 @@ mod tests {
             Some(RowTime::Wall(midnight + 17 * HOUR_NS + 30 * SECOND_NS))
         );
         assert_eq!(parse_date_and_clock(b"2018.01.01 17:00", b"17:00", Dotted), None);
+    }
+
+    #[test]
+    fn stated_offsets() {
+        for (text, hours) in [
+            ("2018-01-01 17:00:00+02:00", 2),
+            ("2018-01-01 17:00-0500", -5),
+            ("2018-01-01T17:00:00-05", -5),
+            ("01.01.2018 17:00:00.000 GMT+0100", 1),
+            ("2018-01-01T17:00:00Z", 0),
+            ("1514764800", 0),
+            ("", 0),
+        ] {
+            assert_eq!(stated_offset(text.as_bytes()), hours * HOUR_NS, "{text}");
+        }
     }
 
     #[test]

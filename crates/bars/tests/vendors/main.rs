@@ -472,6 +472,22 @@ fn a_day_that_carries_a_time_of_day_is_that_of_its_date() {
     assert_eq!((opens.len(), opens[60]), (61, MONDAY_NS + 84 * DAY_NS));
 }
 
+/// Rows at 16:00 in New York beside dates were a day late, unless there were five of them.
+#[test]
+fn a_row_that_states_its_offset_is_of_its_date_beside_dates() {
+    let plain = recording_of(&share(&|_, day| date(day))).bars;
+    for count in [1, 4, 5] {
+        let stamp = |k: usize, day: usize| match k < 60 - count {
+            true => date(day),
+            false => format!("{} 16:00:00-04:00", date(day)),
+        };
+        let Recording { bars, summary, .. } = recording_of(&share(&stamp));
+        assert_eq!(bars, plain, "{count}");
+        let is_told = |warning: &String| warning.contains("nearly all other rows are midnights");
+        assert!(summary.warnings.iter().any(is_told), "{:?}", summary.warnings);
+    }
+}
+
 #[test]
 fn two_rows_of_one_day_are_repeated_bars() {
     let text = share(&|_, day| date(day)) + "2024-03-22 15:30:00,1,2,1,1.5,3\n";
