@@ -518,8 +518,9 @@ impl BarLines {
         if self.day_stamps.last().is_some_and(is_as_usual) {
             return None;
         }
-        let on_its_clock = |stamp: &RowTime| stamp.is_on_the_clock_of(row.stamp);
-        let own = Midnights::told_by(|| self.day_stamps.iter().copied().filter(on_its_clock));
+        let states_day = row.stated_day().is_some();
+        let can_tell = |stamp: &RowTime| states_day || stamp.is_on_the_clock_of(row.stamp);
+        let own = Midnights::told_by(|| self.day_stamps.iter().copied().filter(can_tell));
         own.as_ref().or(self.known_midnights.as_ref())?.before_row(row, self.zone(row).ok())
     }
 

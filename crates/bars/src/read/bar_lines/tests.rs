@@ -165,6 +165,14 @@ fn a_day_that_carries_a_time_of_day_is_that_of_its_date() {
         ]
     );
 
+    // Monday at 16:00 in New York, which is 21:00 in UTC.
+    let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::D1, Some(known));
+    let stamps = ["2018-01-02", "2018-01-03", "2018-01-04", "2018-01-05", "2018-01-08 16:00:00-05:00"];
+    let bars: Vec<Bar> =
+        stamps.iter().flat_map(|stamp| lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap()).collect();
+    assert_eq!(bars.iter().map(|bar| (bar.open_time - known) / DAY_NS).collect::<Vec<_>>(), [1, 2, 3, 4, 7]);
+    assert_eq!(lines.take_notes().len(), 1);
+
     // The bars before show the midnights.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("X.csv");
