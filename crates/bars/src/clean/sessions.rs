@@ -220,7 +220,7 @@ impl RowDays {
         let opens: Vec<(i64, RowTime)> = stamps.filter_map(|stamp| Some((self.open_time(stamp, 0)?, stamp))).collect();
         let &(day, stamp) = opens.iter().max_by_key(|(open, _)| *open)?;
         let start = Timeframe::W1.bin(day).start;
-        let others = || opens.iter().filter(|(_, other)| *other != stamp);
+        let others = || opens.iter().filter(move |(_, other)| *other != stamp);
         let is_monday_before = |&(open, _): &(i64, RowTime)| open < start && Timeframe::W1.bin(open).start == open;
         let is_live = start < day && others().count() >= MONDAYS_MIN && others().all(is_monday_before);
         is_live.then_some(LiveWeek { stamp, day, start })
