@@ -335,6 +335,27 @@ fn predictions_that_the_file_has_are_continued() {
     }
 }
 
+// Two processes wrote one output, and lines went to a file that was deleted, without a word.
+#[test]
+fn an_output_has_one_writer_and_stays_in_its_place() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let at = bars.find("2018-01-11 13:07").unwrap();
+    stage.write("first.csv", &bars[..at]);
+    stage.write("live.csv", "time,open,high,low,close,volume\n");
+    let line = "predict --run run --follow live.csv --history first.csv --out out.csv";
+    let mut child = stage.command(line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(told.any(|line| line.contains("continues with")));
+    let [message, _] = stage.fails(&format!("{line} --stop-at-end"), 2);
+    assert!(message.contains("out.csv: another process is writing this file"), "{message}");
+    std::fs::remove_file(stage.path("out.csv")).unwrap();
+    let mut file = OpenOptions::new().append(true).open(stage.path("live.csv")).unwrap();
+    writeln!(file, "{}", bars[at..].lines().next().unwrap()).unwrap();
+    assert!(told.any(|line| line.contains("out.csv: was deleted or replaced")));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
 /// The prediction of a bar that was unfinished stayed in the file.
 #[test]
 fn the_prediction_of_a_bar_that_was_unfinished_is_replaced() {

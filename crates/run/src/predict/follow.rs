@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::bar_stream::{BarStream, Streaming};
 use super::forecast_lines::{ForecastLines, LineForm, LineOutcome};
+use super::output_lock::OutputLock;
 use super::stream_progress::{StreamProgress, StreamTotals, needed_text};
 use super::streaming_model::{FollowRequest, History, StreamingModel, refuse};
 use super::tail::{AtEnd, BarSource, Tail};
@@ -30,6 +31,7 @@ use crate::text::{plural, utc};
 pub enum LineOutput<'a> {
     /// A file: CSV, or JSON if its name ends in `.jsonl`. Predictions that it has stay, and those
     /// of later bars follow them. That of its last bar is replaced if the bar is another one now.
+    /// One process writes it at a time.
     File(&'a Path),
     /// Anything else.
     Writer {
@@ -99,21 +101,24 @@ pub fn follow(
     if let Some(path) = file {
         require_timeframe(path, bar_lines())?;
     }
-    let (writer, continued): (Box<dyn Write + '_>, Option<&Path>) = match output {
+    let (writer, lock): (Box<dyn Write + '_>, Option<(&Path, OutputLock)>) = match output {
         LineOutput::File(out) => {
             let mut inputs = subject.recipe.files();
             inputs.extend([tail.name(), &subject.data]);
             output::check(out, &inputs)?;
-            let has_contents = std::fs::metadata(out).is_ok_and(|found| found.len() > 0);
-            (Box::new(File::options().append(true).create(true).open(out)?), has_contents.then_some(out))
+            let file = File::options().append(true).create(true).open(out)?;
+            (Box::new(file.try_clone()?), Some((out, OutputLock::take(out, file)?)))
         }
         LineOutput::Writer { writer, .. } => (writer, None),
     };
     let (horizons, outputs) = subject.outputs();
     let loss = loss(&subject.config, horizons)?;
     let mut forecasts = ForecastLines::new(writer, line_form, loss, horizons, outputs, subject.name_told());
-    if let Some(out) = continued {
-        forecasts.continue_file(out)?;
+    if let Some((out, lock)) = lock {
+        forecasts = forecasts.locked(lock);
+        if std::fs::metadata(out).is_ok_and(|found| found.len() > 0) {
+            forecasts.continue_file(out)?;
+        }
     }
     host.observer.note(&greeting(&subject, &history, tail.name()));
     if let Some(last) = forecasts.last_time()
