@@ -323,7 +323,7 @@ impl BarLines {
         let (own, before) = self.own_zone.as_ref().zip(self.options.fallback_zone.as_ref())?;
         (self.options.zone.is_none() && own.zone != *before).then(|| {
             let (name, own) = (self.name.display(), &own.zone);
-            format!("{name}: its times are {own}, as the header says, and those of the bars before were {before}")
+            format!("{name}: its times are {own}, as the header says, and would be taken for {before} without it")
         })
     }
 

@@ -224,6 +224,8 @@ fn a_clock_of_the_header_counts_before_that_of_the_bars_before() {
         assert_eq!(bars[0].open_time, open_time, "{header}");
         let notes = lines.take_notes();
         assert_eq!(notes.len(), usize::from(hour == 8 || hour == 10), "{notes:?}");
+        // The fallback is not the clock of the bars before where the format is stated.
+        assert!(notes.iter().all(|note| note.ends_with(", and would be taken for +05:00 without it")), "{notes:?}");
         assert_eq!(read_whole(&text, options)[0].open_time, open_time, "{header}");
     }
 }
