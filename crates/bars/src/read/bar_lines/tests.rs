@@ -717,3 +717,51 @@ fn a_weekday_that_is_missing_is_warned_of() {
         assert!(expected.is_none_or(|expected| warnings[0].contains(expected)), "{warnings:?}");
     }
 }
+
+// Some hours of a Thursday are shorter than a day, and were missing without a word.
+#[test]
+fn hours_that_are_missing_are_warned_of() {
+    let half_ns = HOUR_NS / 2;
+    // Half hours of three weeks from Monday 2018-01-01 on: of all day, and of shares.
+    let weeks = |halves: std::ops::Range<i64>| {
+        let mut bars = Bars::with_capacity(Timeframe::M30, 0);
+        for day in (0..19).filter(|day| day % 7 < 5) {
+            for half in halves.clone() {
+                let open_time = (17_532 + day) * DAY_NS + half * half_ns;
+                bars.push(Bar { open_time, open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 7.0, ..Bar::default() });
+            }
+        }
+        bars
+    };
+    // Half hours of rows from Monday 2018-01-22 on.
+    let rows = |known: &Bars, halves: &[std::ops::Range<i64>]| {
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M30, known.open_time.last().copied());
+        let mut lines = lines.comparing_with(KnownBars::new(known));
+        for half in halves.iter().cloned().flatten() {
+            let row = format!("{},2,3,1,2,7", display_utc(17_553 * DAY_NS + half * half_ns));
+            assert_eq!(lines.push(row.as_bytes()).unwrap().len(), 1);
+        }
+        lines.take_warnings()
+    };
+    let (all_day, shares) = (weeks(0..48), weeks(29..42));
+    for (known, halves, expected) in [
+        (&all_day, &[0..20, 21..48][..], None),
+        (&all_day, &[0..20, 31..48], Some(("10:00:00Z to 2018-01-22T15:30:00Z", "day"))),
+        (&all_day, &[0..46, 52..60], Some(("23:00:00Z to 2018-01-23T02:00:00Z", "week"))),
+        (&shares, &[29..42, 77..90], None),
+        (&shares, &[29..31, 40..42, 77..90], Some(("15:30:00Z to 2018-01-22T20:00:00Z", "day"))),
+        (&shares, &[29..42, 80..90], Some(("21:00:00Z to 2018-01-23T16:00:00Z", "week"))),
+    ] {
+        let warnings = rows(known, halves);
+        assert_eq!(warnings.len(), usize::from(expected.is_some()), "{warnings:?}");
+        assert!(
+            expected.is_none_or(|(times, place)| {
+                let said = format!(
+                    "no bar from 2018-01-22T{times}, and the bars before have no pause of that length within a {place}:"
+                );
+                warnings[0].contains(&said)
+            }),
+            "{warnings:?}"
+        );
+    }
+}
