@@ -68,6 +68,8 @@ pub struct BarLines {
     fillers: FillerFinder,
     /// The end of the bars that were known before, until the first row.
     known_run: Option<KnownRun>,
+    /// Fillers behind it, which are no bars.
+    known_fillers: i64,
     header: Vec<u8>,
     /// Lines that came before the format was known.
     head: Vec<(u64, Vec<u8>)>,
@@ -123,6 +125,7 @@ impl BarLines {
             needs_volume: false,
             fillers: FillerFinder::new(base),
             known_run: None,
+            known_fillers: 0,
             header: Vec::new(),
             head: Vec::new(),
             count: 0,
@@ -156,11 +159,12 @@ impl BarLines {
 
     /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
     /// day is that of its date where nearly all rows of theirs were midnights. If they have
-    /// volumes, fillers show by that.
+    /// volumes, fillers show by that. Fillers with which they end go on.
     #[must_use]
     pub fn following(self, summary: &ReadSummary) -> Self {
         let had_volume = self.had_volume || summary.bars.without_volume < summary.bars.all;
-        BarLines { known_midnights: summary.midnights.clone(), had_volume, ..self }
+        let (known_midnights, known_fillers) = (summary.midnights.clone(), summary.last_fillers);
+        BarLines { known_midnights, known_fillers, had_volume, ..self }
     }
 
     /// The reader of bars that follow others with a volume. Flat ones without a volume fill time at
@@ -399,7 +403,7 @@ impl BarLines {
             && let Some(known) = self.known_run.take()
             && let Ok(open_time) = self.open_time(row)?
         {
-            self.fillers.go_on(known, row.stamp, open_time, have_volume);
+            self.fillers.go_on(known, self.known_fillers, row.stamp, open_time);
         }
         if row.as_ref().is_ok_and(|row| self.fillers.add(row, have_volume)) {
             self.ledger.drop_row(line, RowError::Filler);

@@ -246,7 +246,8 @@ fn volumes_of_the_bars_before_show_what_fills_a_closed_market() {
     }
 }
 
-// The first hour of rows that go on within a weekend of flat bars was predicted.
+// The first hour of rows that go on within a weekend of flat bars was predicted, and an hour behind
+// a missing one was not.
 #[test]
 fn fillers_go_on_from_the_bars_before() {
     // Minutes from Friday 2018-11-23 22:00 on.
@@ -260,17 +261,21 @@ fn fillers_go_on_from_the_bars_before() {
         volume,
         ..Bar::default()
     };
-    for (known_count, first, price, expected) in [
-        (40, 40, 2, 20),
-        (40, 30, 2, 20),
+    for (known_count, fillers, first, price, expected) in [
+        (40, 0, 40, 2, 20),
+        (40, 0, 30, 2, 20),
         // A minute is missing.
-        (40, 41, 2, 60),
-        (40, 40, 3, 60),
+        (40, 0, 41, 2, 60),
+        (40, 0, 40, 3, 60),
+        (60, 0, 60, 2, 0),
+        (60, 0, 59, 2, 0),
+        (60, 0, 90, 2, 60),
         // Fillers were dropped behind the first hour.
-        (60, 60, 2, 0),
-        (60, 59, 2, 0),
-        (60, 90, 2, 0),
-        (60, 90, 3, 60),
+        (60, 30, 90, 2, 0),
+        (60, 30, 80, 2, 0),
+        (60, 30, 30, 2, 0),
+        (60, 30, 95, 2, 60),
+        (60, 30, 90, 3, 60),
     ] {
         let mut known = Bars::with_capacity(Timeframe::M1, 0);
         known.push(flat(-1, 2.0, 7.0));
@@ -278,9 +283,10 @@ fn fillers_go_on_from_the_bars_before() {
         let known_until = known.open_time.last().copied();
         let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, known_until);
         let mut lines = lines.following_volumes().comparing_with(KnownBars::new(&known));
+        lines.known_fillers = fillers;
         let row = |minute: i64| format!("{},{price},{price},{price},{price},0", display_utc(open_time(minute)));
         let bars: usize = (first..first + 150).map(|k| lines.push(row(k).as_bytes()).unwrap().len()).sum();
-        assert_eq!(bars, expected, "{known_count} {first} {price}");
+        assert_eq!(bars, expected, "{known_count} {fillers} {first} {price}");
     }
     // Saturday 2018-11-24 and Sunday after a Friday.
     let days = ReadOptions { base: Some(Timeframe::D1), ..in_zone("UTC") };
@@ -305,6 +311,23 @@ fn the_account_of_the_bars_before_tells_of_their_volumes() {
         let summary = read(&[&path], &in_zone("UTC")).unwrap().summary;
         let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None).following(&summary);
         assert_eq!(lines.had_volume, expected, "{volume}");
+    }
+}
+
+// Fillers behind the last bar are in the account of reading the bars before.
+#[test]
+fn the_account_of_the_bars_before_tells_of_fillers_at_their_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("X.csv");
+    let flat = |minute: i64| format!("2018-01-02 {:02}:{:02},2,2,2,2,0\n", minute / 60, minute % 60);
+    for (minutes, last, expected) in
+        [(60, "", 0), (90, "", 30), (90, "2018-01-02 01:30,2,3,2,3,7\n", 0), (90, "2018-01-02 01:30,3,3,3,3,0\n", 0)]
+    {
+        let rows: String = (0..minutes).map(flat).collect();
+        fs::write(&path, format!("2018-01-01 23:59,1,2,1,2,7\n{rows}{last}")).unwrap();
+        let summary = read(&[&path], &in_zone("UTC")).unwrap().summary;
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None).following(&summary);
+        assert_eq!(lines.known_fillers, expected, "{minutes} {last}");
     }
 }
 
