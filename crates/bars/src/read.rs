@@ -5,6 +5,7 @@ pub(crate) mod compared;
 pub(crate) mod event_count;
 mod joined;
 pub(crate) mod later_weeks;
+mod line_clock;
 mod own_bars;
 pub(crate) mod pair;
 pub(crate) mod profile;

@@ -3,8 +3,6 @@ use std::path::{Path, PathBuf};
 use crate::bars::Bar;
 use crate::clean::fillers::{FillerFinder, KnownRun};
 use crate::clean::midnights::{Midnights, remark};
-use crate::clean::order::no_such_time;
-use crate::clean::sessions::SessionDays;
 use crate::clean::spacing::Spacings;
 use crate::error::message::shortened;
 use crate::error::row_error::{OnError, RowError, RowFix};
@@ -18,16 +16,15 @@ use crate::parse::ledger::RowLedger;
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{ReadOptions, Repeats};
 use crate::parse::own_columns::OwnColumns;
-use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol::is_name_of;
 use crate::parse::symbol_column::{SharedTimes, SymbolColumn, symbol_in, symbols_of_rows};
 use crate::read::bar_doubts::{BarDoubts, KnownBars};
+use crate::read::line_clock::LineClock;
 use crate::read::summary::ReadSummary;
 use crate::time::date_order::split_named_month;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, DateStyle, RowTime, display_duration, display_utc};
-use crate::time::zone::{Occurrence, Zone};
 
 /// Most lines without a recognised format before an error.
 const HEAD_LINES_MAX: usize = 8;
@@ -55,7 +52,7 @@ pub struct BarLines {
     symbol_column: SymbolColumn,
     /// Rows that show if a column such as `company` has symbols.
     shared_times: SharedTimes,
-    own_zone: Option<OwnZone>,
+    clock: LineClock,
     own_columns: OwnColumns,
     /// True once all further columns had a value.
     have_values: bool,
@@ -117,7 +114,7 @@ impl BarLines {
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
             shared_times: SharedTimes::default(),
-            own_zone: None,
+            clock: LineClock::new(name, options, base, known_until),
             own_columns: OwnColumns::default(),
             have_values: false,
             has_volume: false,
@@ -310,8 +307,7 @@ impl BarLines {
                 Some(header_line) if line < header_line => {}
                 Some(header_line) if line == header_line => {
                     self.field_count = RowFields::split(&text, format.delimiter).len();
-                    self.own_zone = OwnZone::in_header(&text, &format);
-                    self.notes.extend(self.other_clock());
+                    self.notes.extend(self.clock.take_header(&text, &format));
                     self.own_columns = OwnColumns::in_header(&text, &format, self.options.own_columns());
                     self.own_columns.check(&self.name)?;
                     self.header = text;
@@ -320,15 +316,6 @@ impl BarLines {
             }
         }
         Ok(bars)
-    }
-
-    /// A remark on a header that names another clock than the fallback, where none was stated.
-    fn other_clock(&self) -> Option<String> {
-        let (own, before) = self.own_zone.as_ref().zip(self.options.fallback_zone.as_ref())?;
-        (self.options.zone.is_none() && own.zone != *before).then(|| {
-            let (name, own) = (self.name.display(), &own.zone);
-            format!("{name}: its times are {own}, as the header says, and would be taken for {before} without it")
-        })
     }
 
     /// The bar of one line; `None` if it has none or it was known before.
@@ -369,7 +356,7 @@ impl BarLines {
         }
         let row = BarRow::parse(&fields, format, line)
             .and_then(|mut row| self.own_columns.read_into(&mut row, &fields, format.style).map(|()| row));
-        let row = row.and_then(|row| OwnZone::take_row(&mut self.own_zone, &fields, format).map(|()| row));
+        let row = row.and_then(|row| self.clock.take_row(&fields, format).map(|()| row));
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && format.check_later_line(&self.name, line, text)? == LaterLine::Header {
             return Ok(None);
@@ -401,7 +388,7 @@ impl BarLines {
         let have_volume = self.has_volume || self.had_volume;
         if let Ok(row) = &row
             && let Some(known) = self.known_run.take()
-            && let Ok(open_time) = self.open_time(row)?
+            && let Ok(open_time) = self.clock.open_time(row, self.reached)?
         {
             self.fillers.go_on(known, self.known_fillers, row.stamp, open_time);
         }
@@ -410,7 +397,7 @@ impl BarLines {
             return Ok(None);
         }
         let timed = match row {
-            Ok(row) => match self.open_time(&row)? {
+            Ok(row) => match self.clock.open_time(&row, self.reached)? {
                 Ok(open_time) => {
                     self.check_spacing(open_time)?;
                     self.check_clock(&row, format)?;
@@ -462,9 +449,9 @@ impl BarLines {
     /// Warns once several weeks of the rows end as on another clock than the one they are read by.
     fn check_clock(&mut self, row: &BarRow, format: &RowFormat) -> Result<()> {
         let RowTime::Wall(wall_ns) = row.stamp else { return Ok(()) };
-        let close_delay_ns = self.base.duration_ns() - self.stamp_delay_ns();
+        let close_delay_ns = self.base.duration_ns() - self.clock.stamp_delay_ns();
         if self.doubts.ends_week(wall_ns, close_delay_ns) {
-            let zone = self.zone(row)?.clone();
+            let zone = self.clock.zone(row)?.clone();
             let doubt = self.doubts.clock(format.name, &zone);
             self.warn(doubt);
         }
@@ -475,11 +462,6 @@ impl BarLines {
     fn warn(&mut self, doubt: Option<String>) {
         let name = self.name.display();
         self.warnings.extend(doubt.map(|doubt| format!("{name}: {doubt}")));
-    }
-
-    /// Time from the opening of a bar to its stamp.
-    fn stamp_delay_ns(&self) -> i64 {
-        self.options.stamped_at.delay_ns(self.base)
     }
 
     fn checked(&mut self, row: BarRow, format: &RowFormat) -> Result<BarRow, RowFault> {
@@ -521,62 +503,7 @@ impl BarLines {
         }
         let on_its_clock = |stamp: &RowTime| stamp.is_on_the_clock_of(row.stamp);
         let own = Midnights::told_by(|| self.day_stamps.iter().copied().filter(on_its_clock));
-        own.as_ref().or(self.known_midnights.as_ref())?.before(row.stamp, self.zone(row).ok())
-    }
-
-    /// When the row's bar opens.
-    fn open_time(&self, row: &BarRow) -> Result<Result<i64, RowFault>> {
-        let delay_ns = self.stamp_delay_ns();
-        if let Some(open_time) = self.session_open(row.stamp.ns() - delay_ns) {
-            return Ok(Ok(open_time));
-        }
-        let utc_ns = match row.stamp {
-            RowTime::Utc(ns) => Ok(ns),
-            RowTime::Wall(ns) => self.utc_ns(ns, self.zone(row)?, delay_ns),
-        };
-        Ok(utc_ns.map(|utc_ns| utc_ns - delay_ns))
-    }
-
-    /// When a daily or weekly bar opens that follows bars of sessions, which open at midnights.
-    fn session_open(&self, open: i64) -> Option<i64> {
-        let has_sessions = matches!(self.base, Timeframe::D1 | Timeframe::W1);
-        let are_sessions = has_sessions && self.known_until.is_some_and(|known| known % DAY_NS == 0);
-        SessionDays::for_one(open).open_time(open).filter(|_| are_sessions)
-    }
-
-    fn zone(&self, row: &BarRow) -> Result<&Zone> {
-        let own = |is_wanted: fn(&&OwnZone) -> bool| self.own_zone.as_ref().filter(is_wanted).map(|own| &own.zone);
-        let stated = own(|own| own.is_in_rows()).or(self.options.zone.as_ref()).or_else(|| own(|_| true));
-        stated.or(self.options.fallback_zone.as_ref()).ok_or_else(|| {
-            let (line, name) = (row.line, self.name.display());
-            let value = format!("not stated, and line {line} of {name} has a time without offset");
-            let expected = "the clock of the timestamps, such as UTC or America/New_York";
-            Error::Invalid { key: "zone", value, expected }
-        })
-    }
-
-    /// Instant at which the zone's clock shows the time `wall_ns` of a row, whose bar opens
-    /// `delay_ns` earlier.
-    fn utc_ns(&self, wall_ns: i64, zone: &Zone, delay_ns: i64) -> Result<i64, RowFault> {
-        match zone.occurrence(wall_ns) {
-            Occurrence::Once(utc_ns) => Ok(utc_ns),
-            Occurrence::Twice(first, second) => {
-                let last = self.reached.or(self.known_until).map(|last| last + delay_ns);
-                let is_second = last.is_some_and(|last| self.is_second_pass(zone, last, first, second));
-                Ok(if is_second { second } else { first })
-            }
-            Occurrence::Never { unmoved } if self.base >= Timeframe::D1 => Ok(unmoved),
-            Occurrence::Never { .. } => Err(no_such_time(zone)),
-        }
-    }
-
-    /// True if a row, whose time the clock shows at the instants `first` and `second`, belongs to
-    /// the second: the last row, stamped at `last`, did already, or this one goes back from it by
-    /// more than half the clock change.
-    fn is_second_pass(&self, zone: &Zone, last: i64, first: i64, second: i64) -> bool {
-        let was_in_it = matches!(zone.occurrence(zone.wall_ns(last)), Occurrence::Twice(_, later) if later == last);
-        let goes_back = 2 * (last - first + self.base.duration_ns()) >= second - first;
-        first <= last && last < second && (was_in_it || goes_back)
+        own.as_ref().or(self.known_midnights.as_ref())?.before(row.stamp, self.clock.zone(row).ok())
     }
 
     /// The bar of a row that comes after all others; `None` for a bar that was known before.
