@@ -158,15 +158,15 @@ pub fn follow(
         if lacking > 0 {
             host.observer.note(&still_without_lines(&subject.symbol, lacking));
         }
-        // The last line is another one now.
-        if let Some(out) = continued {
-            forecasts.continue_file(out)?;
-        }
     }
     drop(without_lines);
     // Lines of followed bars are counted apart.
-    let of_history = std::mem::take(&mut stream.totals);
-    stream.totals.history_predictions = of_history.predictions;
+    let history_predictions = std::mem::take(&mut stream.totals).predictions;
+    stream.totals.history_predictions = history_predictions;
+    if let Some(out) = continued.filter(|_| history_predictions > 0) {
+        // The last line is another one now.
+        forecasts.continue_file(out)?;
+    }
     stream.progress.begin(stream.live);
     match stream.run(first, &mut tail, &mut forecasts, host) {
         // A reader that went away, as `head` does, is no error.
