@@ -87,7 +87,7 @@ struct LongestSteps {
     weekend_ns: i64,
     /// Within a week, except for holidays.
     in_week_ns: i64,
-    /// Those of them within a day in UTC: the nights of a market are none.
+    /// Between bars of one day in UTC, which leaves out the nights of a market.
     in_day_ns: i64,
 }
 
