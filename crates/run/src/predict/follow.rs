@@ -447,7 +447,7 @@ fn history_after_output(symbol: &str, last: i64, closes: i64, can_be_written: bo
     let (last, closes) = (utc(last), utc(closes));
     match can_be_written {
         true => format!(
-            "{symbol}: the output ended at {last}, and the bars before go on to {closes}: the lines of those between come first"
+            "{symbol}: the output ended at {last}, and the bars before go on to {closes}: lines of those between with full windows come first"
         ),
         false => format!(
             "warning: {symbol}: the output ended at {last}, and the bars before go on to {closes}: those between get no line; `predict` gives theirs from the data"
