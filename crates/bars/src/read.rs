@@ -5,6 +5,7 @@ pub(crate) mod compared;
 pub(crate) mod event_count;
 mod joined;
 pub(crate) mod later_weeks;
+mod line_clock;
 mod own_bars;
 pub(crate) mod pair;
 pub(crate) mod profile;
@@ -274,7 +275,7 @@ fn read_sources(
     }
     let stamp_delay_ns = options.stamped_at.delay_ns(base);
     let have_volume = sources.iter().any(|source| source.has_volume);
-    drop_fillers(&mut sources, base, have_volume)?;
+    let last_fillers = drop_fillers(&mut sources, base, have_volume)?;
     let zones = choose_zones(&sources, options, base.duration_ns() - stamp_delay_ns, base, zone_why);
 
     let mut warnings = spacings.warnings(base);
@@ -312,7 +313,7 @@ fn read_sources(
     };
     require_bars(&bars, &files)?;
     let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
-    let summary = ReadSummary { midnights: recent, last_times, early_ns, ..summary };
+    let summary = ReadSummary { midnights: recent, last_fillers, last_times, early_ns, ..summary };
     Ok(StoredRecording { symbol, bars, own: Vec::new(), summary })
 }
 
@@ -401,6 +402,7 @@ impl ReadSummary {
             files,
             warnings,
             midnights: None,
+            last_fillers: 0,
             last_times: Vec::new(),
             early_ns: 0,
         })

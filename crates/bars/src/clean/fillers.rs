@@ -33,8 +33,8 @@ struct Run {
     last_ns: i64,
     price: f64,
     bars: i64,
-    /// True once bars of it were dropped.
-    is_filler: bool,
+    /// Bars of it that were dropped.
+    fillers: i64,
 }
 
 /// The run of flat bars without volume with which bars end that were known before.
@@ -68,18 +68,18 @@ impl FillerFinder {
         }
     }
 
-    /// Goes on with the `known` run before the first row, which is stamped at `stamp` and opens at
-    /// `open_time`. The row may be one of the run. Behind a long run, fillers were dropped.
-    pub(crate) fn go_on(&mut self, known: KnownRun, stamp: RowTime, open_time: i64, have_volume: bool) {
-        let step_ns = open_time - known.open_time;
+    /// Goes on with the `known` run, behind which so many `fillers` were dropped, before the first
+    /// row, which is stamped at `stamp` and opens at `open_time`. The row may be one of the run.
+    pub(crate) fn go_on(&mut self, known: KnownRun, fillers: i64, stamp: RowTime, open_time: i64) {
+        let step_ns = open_time - known.open_time - fillers * self.base_ns;
         let again = if step_ns > 0 { 0 } else { 1 - step_ns / self.base_ns };
         if again == 0 {
             self.last_close = Some(known.close);
         }
-        let bars = known.bars - again;
-        if bars > 0 && (step_ns <= self.base_ns || bars * self.base_ns >= quiet_ns(have_volume)) {
+        let bars = known.bars + fillers - again;
+        if known.bars > 0 && bars > 0 && step_ns <= self.base_ns {
             let last_ns = stamp.ns() - self.base_ns;
-            self.run = Some(Run { first_ns: last_ns, last_ns, price: known.close, bars, is_filler: false });
+            self.run = Some(Run { first_ns: last_ns, last_ns, price: known.close, bars, fillers: 0 });
         }
     }
 
@@ -98,14 +98,15 @@ impl FillerFinder {
         match &mut self.run {
             Some(run) if run.price == row.close && stamp_ns - run.last_ns == self.base_ns => {
                 run.last_ns = stamp_ns;
-                run.is_filler = run.bars * self.base_ns >= quiet_ns;
+                let is_filler = run.bars * self.base_ns >= quiet_ns;
                 run.bars += 1;
-                run.is_filler
+                run.fillers += i64::from(is_filler);
+                is_filler
             }
             _ => {
                 self.end_run();
                 let (first_ns, price) = (stamp_ns, row.close);
-                self.run = Some(Run { first_ns, last_ns: stamp_ns, price, bars: 1, is_filler: false });
+                self.run = Some(Run { first_ns, last_ns: stamp_ns, price, bars: 1, fillers: 0 });
                 false
             }
         }
@@ -120,12 +121,12 @@ impl FillerFinder {
     /// Times of the fillers so far, and of the run that goes on. Each is given once.
     fn quiet_times(&mut self) -> Vec<Range<i64>> {
         let mut quiet = std::mem::take(&mut self.quiet);
-        quiet.extend(self.run.as_ref().filter(|run| run.is_filler).map(|run| run.first_ns..run.last_ns + 1));
+        quiet.extend(self.run.as_ref().filter(|run| run.fillers > 0).map(|run| run.first_ns..run.last_ns + 1));
         quiet
     }
 
     fn end_run(&mut self) {
-        if let Some(run) = self.run.take().filter(|run| run.is_filler) {
+        if let Some(run) = self.run.take().filter(|run| run.fillers > 0) {
             self.quiet.push(run.first_ns..run.last_ns + 1);
         }
     }
@@ -142,12 +143,14 @@ fn is_weekend_bar(stamp: RowTime) -> bool {
 }
 
 /// Drops the fillers of a symbol's files of `base` bars, and counts them. A run goes on in the next
-/// file. `have_volume` is true if some bar of the symbol has volume.
-pub(crate) fn drop_fillers(sources: &mut [BarFile], base: Timeframe, have_volume: bool) -> Result<()> {
+/// file. `have_volume` is true if some bar of the symbol has volume. Returns the number of fillers
+/// with which the last file ends.
+pub(crate) fn drop_fillers(sources: &mut [BarFile], base: Timeframe, have_volume: bool) -> Result<i64> {
     let mut in_order: Vec<&mut BarFile> = sources.iter_mut().collect();
     in_order.sort_by_key(|source| source.rows.stamps().next().map(RowTime::ns));
     let mut finder = FillerFinder::new(base);
-    in_order.into_iter().try_for_each(|source| drop_from(source, &mut finder, have_volume))
+    in_order.into_iter().try_for_each(|source| drop_from(source, &mut finder, have_volume))?;
+    Ok(finder.run.map_or(0, |run| run.fillers))
 }
 
 /// Drops the fillers of the next file.

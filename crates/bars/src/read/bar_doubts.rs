@@ -54,14 +54,17 @@ impl KnownBars {
         if span_ns < PAUSES_SHOWN_NS {
             return None;
         }
-        let mut longest = LongestSteps { weekend_ns: 0, in_week_ns: 0 };
+        let mut longest = LongestSteps { weekend_ns: 0, in_week_ns: 0, in_day_ns: 0 };
         for pair in self.0.windows(2) {
             let pause = Gap { from: pair[0].open_time + base.duration_ns(), to: pair[1].open_time };
             let step_ns = pair[1].open_time - pair[0].open_time;
             if pause.spans_a_saturday_noon() {
                 longest.weekend_ns = longest.weekend_ns.max(step_ns);
-            } else if step_ns > longest.in_week_ns && !pause.is_of_a_holiday() {
-                longest.in_week_ns = step_ns;
+            } else if step_ns > longest.in_day_ns && !pause.is_of_a_holiday() {
+                longest.in_week_ns = longest.in_week_ns.max(step_ns);
+                if is_within_a_day(pair[0].open_time, pair[1].open_time) {
+                    longest.in_day_ns = step_ns;
+                }
             }
         }
         Some(longest)
@@ -84,6 +87,8 @@ struct LongestSteps {
     weekend_ns: i64,
     /// Within a week, except for holidays.
     in_week_ns: i64,
+    /// Between bars of one day in UTC, which leaves out the nights of a market.
+    in_day_ns: i64,
 }
 
 /// Doubts about bars as they come, each a sentence without the name of their source.
@@ -194,20 +199,24 @@ impl BarDoubts {
         })
     }
 
-    /// A doubt about a pause of more than a day, before the bar that opens at `open_time` and after
+    /// A doubt about a pause of an hour or more, before the bar that opens at `open_time` and after
     /// the `earlier` one, that is longer than those of the known bars: over a weekend than their
-    /// weekends, else than their pauses within a week. A history of some months need not show the
-    /// great holidays, nor the hour by which a change of the clocks makes a pause longer.
+    /// weekends, else than their pauses within a day, or within a week. A history of some months
+    /// need not show the great holidays, nor the hour by which a change of the clocks makes a pause
+    /// longer.
     pub(super) fn pause(&self, open_time: i64, earlier: Option<i64>) -> Option<String> {
         let (earlier, longest) = (earlier?, self.longest_steps?);
         let pause = Gap { from: earlier + self.base.duration_ns(), to: open_time };
         let (longest_ns, place) = match pause.spans_a_saturday_noon() {
-            true => (longest.weekend_ns, ""),
+            true => (longest.weekend_ns.max(DAY_NS), ""),
+            false if is_within_a_day(earlier, open_time) => (longest.in_day_ns, " within a day"),
             false => (longest.in_week_ns, " within a week"),
         };
         let step_ns = open_time - earlier;
         let is_of_the_clocks = || step_ns <= longest_ns + HOUR_NS && are_clocks_moved(earlier, open_time);
-        if step_ns <= longest_ns.max(DAY_NS) || pause.is_of_a_holiday() || is_of_the_clocks() {
+        // `ingest` tells shorter pauses apart as those of minutes.
+        let is_short = pause.duration_ns() < HOUR_NS;
+        if is_short || step_ns <= longest_ns || pause.is_of_a_holiday() || is_of_the_clocks() {
             return None;
         }
         Some(format!(
@@ -254,6 +263,11 @@ impl BarDoubts {
             bar.close
         ))
     }
+}
+
+/// True if bars that open at two instants are of one day in UTC.
+fn is_within_a_day(earlier: i64, later: i64) -> bool {
+    earlier.div_euclid(DAY_NS) == later.div_euclid(DAY_NS)
 }
 
 /// True if the clock of New York or London is moved between two instants.

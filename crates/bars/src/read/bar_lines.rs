@@ -3,8 +3,6 @@ use std::path::{Path, PathBuf};
 use crate::bars::Bar;
 use crate::clean::fillers::{FillerFinder, KnownRun};
 use crate::clean::midnights::{Midnights, remark};
-use crate::clean::order::no_such_time;
-use crate::clean::sessions::{LiveWeek, SessionDays};
 use crate::clean::spacing::Spacings;
 use crate::error::message::shortened;
 use crate::error::row_error::{OnError, RowError, RowFix};
@@ -18,16 +16,15 @@ use crate::parse::ledger::RowLedger;
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{ReadOptions, Repeats};
 use crate::parse::own_columns::OwnColumns;
-use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol::is_name_of;
 use crate::parse::symbol_column::{SharedTimes, SymbolColumn, symbol_in, symbols_of_rows};
 use crate::read::bar_doubts::{BarDoubts, KnownBars};
+use crate::read::line_clock::LineClock;
 use crate::read::summary::ReadSummary;
 use crate::time::date_order::split_named_month;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, DateStyle, RowTime, display_duration, display_utc};
-use crate::time::zone::{Occurrence, Zone};
 
 /// Most lines without a recognised format before an error.
 const HEAD_LINES_MAX: usize = 8;
@@ -55,7 +52,7 @@ pub struct BarLines {
     symbol_column: SymbolColumn,
     /// Rows that show if a column such as `company` has symbols.
     shared_times: SharedTimes,
-    own_zone: Option<OwnZone>,
+    clock: LineClock,
     own_columns: OwnColumns,
     /// True once all further columns had a value.
     have_values: bool,
@@ -68,6 +65,8 @@ pub struct BarLines {
     fillers: FillerFinder,
     /// The end of the bars that were known before, until the first row.
     known_run: Option<KnownRun>,
+    /// Fillers behind it, which are no bars.
+    known_fillers: i64,
     header: Vec<u8>,
     /// Lines that came before the format was known.
     head: Vec<(u64, Vec<u8>)>,
@@ -115,7 +114,7 @@ impl BarLines {
             open_close: OpenClose::default(),
             symbol_column: SymbolColumn::default(),
             shared_times: SharedTimes::default(),
-            own_zone: None,
+            clock: LineClock::new(name, options, base, known_until),
             own_columns: OwnColumns::default(),
             have_values: false,
             has_volume: false,
@@ -123,6 +122,7 @@ impl BarLines {
             needs_volume: false,
             fillers: FillerFinder::new(base),
             known_run: None,
+            known_fillers: 0,
             header: Vec::new(),
             head: Vec::new(),
             count: 0,
@@ -156,11 +156,12 @@ impl BarLines {
 
     /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
     /// day is that of its date where nearly all rows of theirs were midnights. If they have
-    /// volumes, fillers show by that.
+    /// volumes, fillers show by that. Fillers with which they end go on.
     #[must_use]
     pub fn following(self, summary: &ReadSummary) -> Self {
         let had_volume = self.had_volume || summary.bars.without_volume < summary.bars.all;
-        BarLines { known_midnights: summary.midnights.clone(), had_volume, ..self }
+        let (known_midnights, known_fillers) = (summary.midnights.clone(), summary.last_fillers);
+        BarLines { known_midnights, known_fillers, had_volume, ..self }
     }
 
     /// The reader of bars that follow others with a volume. Flat ones without a volume fill time at
@@ -306,8 +307,7 @@ impl BarLines {
                 Some(header_line) if line < header_line => {}
                 Some(header_line) if line == header_line => {
                     self.field_count = RowFields::split(&text, format.delimiter).len();
-                    self.own_zone = OwnZone::in_header(&text, &format);
-                    self.notes.extend(self.other_clock());
+                    self.notes.extend(self.clock.take_header(&text, &format));
                     self.own_columns = OwnColumns::in_header(&text, &format, self.options.own_columns());
                     self.own_columns.check(&self.name)?;
                     self.header = text;
@@ -316,15 +316,6 @@ impl BarLines {
             }
         }
         Ok(bars)
-    }
-
-    /// A remark on a header that names another clock than the fallback, where none was stated.
-    fn other_clock(&self) -> Option<String> {
-        let (own, before) = self.own_zone.as_ref().zip(self.options.fallback_zone.as_ref())?;
-        (self.options.zone.is_none() && own.zone != *before).then(|| {
-            let (name, own) = (self.name.display(), &own.zone);
-            format!("{name}: its times are {own}, as the header says, and those of the bars before were {before}")
-        })
     }
 
     /// The bar of one line; `None` if it has none or it was known before.
@@ -365,7 +356,7 @@ impl BarLines {
         }
         let row = BarRow::parse(&fields, format, line)
             .and_then(|mut row| self.own_columns.read_into(&mut row, &fields, format.style).map(|()| row));
-        let row = row.and_then(|row| OwnZone::take_row(&mut self.own_zone, &fields, format).map(|()| row));
+        let row = row.and_then(|row| self.clock.take_row(&fields, format).map(|()| row));
         let is_unreadable = row.as_ref().is_err_and(|fault| fault.kind == RowError::Unreadable);
         if is_unreadable && format.check_later_line(&self.name, line, text)? == LaterLine::Header {
             return Ok(None);
@@ -397,18 +388,18 @@ impl BarLines {
         let have_volume = self.has_volume || self.had_volume;
         if let Ok(row) = &row
             && let Some(known) = self.known_run.take()
-            && let Ok(open_time) = self.open_time(row)?
+            && let Ok(open_time) = self.clock.open_time(row, self.reached)?
         {
-            self.fillers.go_on(known, row.stamp, open_time, have_volume);
+            self.fillers.go_on(known, self.known_fillers, row.stamp, open_time);
         }
         if row.as_ref().is_ok_and(|row| self.fillers.add(row, have_volume)) {
             self.ledger.drop_row(line, RowError::Filler);
             return Ok(None);
         }
         let timed = match row {
-            Ok(row) => match self.open_time(&row)? {
+            Ok(row) => match self.clock.open_time(&row, self.reached)? {
                 Ok(open_time) => {
-                    if let Some(live) = self.live_week(row.stamp) {
+                    if let Some(live) = self.clock.live_week(row.stamp, self.reached) {
                         self.notes.push(format!("{}: line {line} is {}", self.name.display(), live.remark()));
                     }
                     self.check_spacing(open_time)?;
@@ -461,9 +452,9 @@ impl BarLines {
     /// Warns once several weeks of the rows end as on another clock than the one they are read by.
     fn check_clock(&mut self, row: &BarRow, format: &RowFormat) -> Result<()> {
         let RowTime::Wall(wall_ns) = row.stamp else { return Ok(()) };
-        let close_delay_ns = self.base.duration_ns() - self.stamp_delay_ns();
+        let close_delay_ns = self.base.duration_ns() - self.clock.stamp_delay_ns();
         if self.doubts.ends_week(wall_ns, close_delay_ns) {
-            let zone = self.zone(row)?.clone();
+            let zone = self.clock.zone(row)?.clone();
             let doubt = self.doubts.clock(format.name, &zone);
             self.warn(doubt);
         }
@@ -474,11 +465,6 @@ impl BarLines {
     fn warn(&mut self, doubt: Option<String>) {
         let name = self.name.display();
         self.warnings.extend(doubt.map(|doubt| format!("{name}: {doubt}")));
-    }
-
-    /// Time from the opening of a bar to its stamp.
-    fn stamp_delay_ns(&self) -> i64 {
-        self.options.stamped_at.delay_ns(self.base)
     }
 
     fn checked(&mut self, row: BarRow, format: &RowFormat) -> Result<BarRow, RowFault> {
@@ -521,74 +507,7 @@ impl BarLines {
         let states_day = row.stated_day().is_some();
         let can_tell = |stamp: &RowTime| states_day || stamp.is_on_the_clock_of(row.stamp);
         let own = Midnights::told_by(|| self.day_stamps.iter().copied().filter(can_tell));
-        own.as_ref().or(self.known_midnights.as_ref())?.before_row(row, self.zone(row).ok())
-    }
-
-    /// When the row's bar opens.
-    fn open_time(&self, row: &BarRow) -> Result<Result<i64, RowFault>> {
-        let delay_ns = self.stamp_delay_ns();
-        if let Some(live) = self.live_week(row.stamp) {
-            return Ok(Ok(live.start));
-        }
-        if let Some(open_time) = self.session_open(row.stamp.ns() - delay_ns) {
-            return Ok(Ok(open_time));
-        }
-        let utc_ns = match row.stamp {
-            RowTime::Utc(ns) => Ok(ns),
-            RowTime::Wall(ns) => self.utc_ns(ns, self.zone(row)?, delay_ns),
-        };
-        Ok(utc_ns.map(|utc_ns| utc_ns - delay_ns))
-    }
-
-    /// When a daily or weekly bar opens that follows bars of sessions, which open at midnights.
-    fn session_open(&self, open: i64) -> Option<i64> {
-        let has_sessions = matches!(self.base, Timeframe::D1 | Timeframe::W1);
-        let are_sessions = has_sessions && self.known_until.is_some_and(|known| known % DAY_NS == 0);
-        SessionDays::for_one(open).open_time(open).filter(|_| are_sessions)
-    }
-
-    /// The week within which a row is stamped, where the bars so far are of Mondays before it.
-    fn live_week(&self, stamp: RowTime) -> Option<LiveWeek> {
-        let is_monday = |time: i64| Timeframe::W1.bin(time).start == time;
-        let before = self.reached.or(self.known_until).filter(|&time| self.base == Timeframe::W1 && is_monday(time))?;
-        let day = self.session_open(stamp.ns() - self.stamp_delay_ns())?;
-        let start = Timeframe::W1.bin(day).start;
-        (before < start && start < day).then_some(LiveWeek { stamp, day, start })
-    }
-
-    fn zone(&self, row: &BarRow) -> Result<&Zone> {
-        let own = |is_wanted: fn(&&OwnZone) -> bool| self.own_zone.as_ref().filter(is_wanted).map(|own| &own.zone);
-        let stated = own(|own| own.is_in_rows()).or(self.options.zone.as_ref()).or_else(|| own(|_| true));
-        stated.or(self.options.fallback_zone.as_ref()).ok_or_else(|| {
-            let (line, name) = (row.line, self.name.display());
-            let value = format!("not stated, and line {line} of {name} has a time without offset");
-            let expected = "the clock of the timestamps, such as UTC or America/New_York";
-            Error::Invalid { key: "zone", value, expected }
-        })
-    }
-
-    /// Instant at which the zone's clock shows the time `wall_ns` of a row, whose bar opens
-    /// `delay_ns` earlier.
-    fn utc_ns(&self, wall_ns: i64, zone: &Zone, delay_ns: i64) -> Result<i64, RowFault> {
-        match zone.occurrence(wall_ns) {
-            Occurrence::Once(utc_ns) => Ok(utc_ns),
-            Occurrence::Twice(first, second) => {
-                let last = self.reached.or(self.known_until).map(|last| last + delay_ns);
-                let is_second = last.is_some_and(|last| self.is_second_pass(zone, last, first, second));
-                Ok(if is_second { second } else { first })
-            }
-            Occurrence::Never { unmoved } if self.base >= Timeframe::D1 => Ok(unmoved),
-            Occurrence::Never { .. } => Err(no_such_time(zone)),
-        }
-    }
-
-    /// True if a row, whose time the clock shows at the instants `first` and `second`, belongs to
-    /// the second: the last row, stamped at `last`, did already, or this one goes back from it by
-    /// more than half the clock change.
-    fn is_second_pass(&self, zone: &Zone, last: i64, first: i64, second: i64) -> bool {
-        let was_in_it = matches!(zone.occurrence(zone.wall_ns(last)), Occurrence::Twice(_, later) if later == last);
-        let goes_back = 2 * (last - first + self.base.duration_ns()) >= second - first;
-        first <= last && last < second && (was_in_it || goes_back)
+        own.as_ref().or(self.known_midnights.as_ref())?.before_row(row, self.clock.zone(row).ok())
     }
 
     /// The bar of a row that comes after all others; `None` for a bar that was known before.

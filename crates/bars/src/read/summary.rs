@@ -50,6 +50,9 @@ pub struct ReadSummary {
     /// The last midnights of rows of days, where they show.
     #[serde(default)]
     pub(crate) midnights: Option<Midnights>,
+    /// Rows behind the last bar that fill time at which the market is closed.
+    #[serde(default)]
+    pub(crate) last_fillers: i64,
     /// Open times of the bars after which no file that has them goes on, in order.
     #[serde(default)]
     pub(crate) last_times: Vec<i64>,

@@ -279,7 +279,8 @@ fn input_that_is_no_bars_writes_the_message_alone() {
         [("{\"Error Message\": \"Invalid API call\"}\n", "saved.json"), ("1\n2\n3\n4\n5\n6\n7\n8\n9\n", "lines.txt")]
     {
         stage.write(name, input);
-        let older = "time,h1,h2,h3\n2018-01-09T00:00:00Z,1,2,3\n";
+        // After the bars before, which have no lines to come.
+        let older = "time,h1,h2,h3\n2018-02-09T00:00:00Z,1,2,3\n";
         stage.write("out.csv", older);
         for out in ["", "--out out.csv"] {
             let line = format!("predict --run run --follow {name} --stop-at-end {out}");
@@ -335,6 +336,27 @@ fn predictions_that_the_file_has_are_continued() {
     }
 }
 
+// Two processes wrote one output, and lines went to a file that was deleted, without a word.
+#[test]
+fn an_output_has_one_writer_and_stays_in_its_place() {
+    let stage = trained("");
+    let bars = stage.text("EURUSD.csv");
+    let at = bars.find("2018-01-11 13:07").unwrap();
+    stage.write("first.csv", &bars[..at]);
+    stage.write("live.csv", "time,open,high,low,close,volume\n");
+    let line = "predict --run run --follow live.csv --history first.csv --out out.csv";
+    let mut child = stage.command(line).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(told.any(|line| line.contains("continues with")));
+    let [message, _] = stage.fails(&format!("{line} --stop-at-end"), 2);
+    assert!(message.contains("out.csv: another process is writing this file"), "{message}");
+    std::fs::remove_file(stage.path("out.csv")).unwrap();
+    let mut file = OpenOptions::new().append(true).open(stage.path("live.csv")).unwrap();
+    writeln!(file, "{}", bars[at..].lines().next().unwrap()).unwrap();
+    assert!(told.any(|line| line.contains("out.csv: was deleted or replaced")));
+    assert_eq!(child.wait().unwrap().code(), Some(1));
+}
+
 /// The prediction of a bar that was unfinished stayed in the file.
 #[test]
 fn the_prediction_of_a_bar_that_was_unfinished_is_replaced() {
@@ -385,30 +407,62 @@ fn a_followed_file_is_read_by_the_clock_that_its_header_names() {
     assert!(stage.text("utc-out.csv").contains("2018-01-11T13:08:00Z,"));
 }
 
-// Bars that had come into the history since had no line, without a word.
+// Bars that had come into the history since had no line, and the line of one that was unfinished
+// stayed.
 #[test]
-fn bars_that_the_history_has_since_are_told() {
+fn bars_that_the_history_has_since_have_their_lines() {
     let stage = trained("");
     let bars = stage.text("EURUSD.csv");
     let [first, second, third, fourth] =
         ["2018-01-11 13:07", "2018-01-11 13:40", "2018-01-11 13:55", "2018-01-11 14:10"]
             .map(|time| bars.find(time).unwrap());
     stage.write("first.csv", &bars[..first]);
-    stage.write("seen.csv", &bars[..third]);
-    let follow = |live: &str, history: &str| {
-        stage.write("live.csv", live);
-        stage.told(&format!("predict --run run --follow live.csv --stop-at-end --history {history} --out out.csv"))
+    let line = |history: &str, out: &str| {
+        format!("predict --run run --follow live.csv --stop-at-end --history {history} --out {out}")
     };
-    follow(&bars[first..second], "first.csv");
-    let before = stage.text("out.csv");
-    let told = follow(&bars[third..fourth], "seen.csv");
-    let expected = "warning: EURUSD: the output ended at 2018-01-11 13:40 UTC, and the bars before go on to 2018-01-11 13:55 UTC: those between get no line";
-    assert!(told.contains(expected), "{told}");
-    let after = stage.text("out.csv");
-    let later = after.strip_prefix(&before).unwrap();
-    assert!(later.starts_with("2018-01-11T13:56:00Z,") && later.lines().count() == 15, "{later}");
-    // Nothing is between them now.
-    assert!(!follow(&bars[third..fourth], "seen.csv").contains("get no line"));
+    let follow = |live: &str, history: &str, out: &str| {
+        stage.write("live.csv", live);
+        stage.told(&line(history, out))
+    };
+    follow(&bars[first..fourth], "first.csv", "whole.csv");
+    let expected =
+        "EURUSD: the output ended at 2018-01-11 13:40 UTC, and the bars before go on to 2018-01-11 13:55 UTC";
+    for (seen, begins, goes_on) in [(third, third, true), (third, second, true), (second, second, false)] {
+        stage.write("seen.csv", &bars[..seen]);
+        follow(&with_unfinished_last(&bars[..second])[first..], "first.csv", "out.csv");
+        let told = follow(&bars[begins..fourth], "seen.csv", "out.csv");
+        assert_eq!(told.contains(expected), goes_on, "{told}");
+        assert!(!told.contains("get no line"), "{told}");
+        assert!(stage.text("out.csv") == stage.text("whole.csv"), "{seen} {begins}");
+        std::fs::remove_file(stage.path("out.csv")).unwrap();
+    }
+    // The last bar of the history is unfinished, and the pipe has it as it was later.
+    follow(&bars[first..second], "first.csv", "out.csv");
+    let seen = with_unfinished_last(&bars[..third]);
+    let last = seen.trim_end().rfind('\n').unwrap() + 1;
+    stage.write("seen.csv", &seen);
+    piped(&stage, "predict --run run --follow - --history seen.csv --out out.csv", &bars[last..fourth]);
+    assert!(stage.text("out.csv") == stage.text("whole.csv"));
+    std::fs::remove_file(stage.path("out.csv")).unwrap();
+    // The lines are counted apart.
+    follow(&bars[first..second], "first.csv", "out.csv");
+    stage.write("seen.csv", &bars[..third]);
+    stage.write("live.csv", &bars[third..fourth]);
+    let answer = stage.succeeds(&line("seen.csv", "out.csv"));
+    let counts = ["history_predictions", "predictions", "bars", "already_written"].map(|key| answer[key].as_u64());
+    assert_eq!(counts, [15, 15, 15, 0].map(Some), "{answer}");
+    // A history that begins after the output has ended.
+    stage.write("out.csv", stage.text("out.csv").split_inclusive('\n').take(2).collect::<String>().as_str());
+    let header = bars.lines().next().unwrap();
+    stage.write("seen.csv", &format!("{header}\n{}", &bars[third..fourth]));
+    let fifth = bars.find("2018-01-11 14:20").unwrap();
+    let told = follow(&bars[fourth..fifth], "seen.csv", "out.csv");
+    assert!(told.contains("go on to 2018-01-11 14:10 UTC: those between get no line; `predict` gives"), "{told}");
+    // One whose windows are not full where the output has ended.
+    let earlier = bars.find("2018-01-11 13:00").unwrap();
+    stage.write("seen.csv", &format!("{header}\n{}", &bars[earlier..fourth]));
+    let told = follow(&bars[fourth..fifth], "seen.csv", "out.csv");
+    assert!(told.contains("warning: EURUSD: 62 bars between get no line, as the bars before do not fill"), "{told}");
 }
 
 // `predict --follow` of a run with training.carry_state=false, the default, was refused after the

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::bar_stream::{BarStream, Streaming};
 use super::forecast_lines::{ForecastLines, LineForm, LineOutcome};
+use super::output_lock::OutputLock;
 use super::stream_progress::{StreamProgress, StreamTotals, needed_text};
 use super::streaming_model::{FollowRequest, History, StreamingModel, refuse};
 use super::tail::{AtEnd, BarSource, Tail};
@@ -29,7 +30,8 @@ use crate::text::{plural, utc};
 /// Destination of predictions, a line for each bar.
 pub enum LineOutput<'a> {
     /// A file: CSV, or JSON if its name ends in `.jsonl`. Predictions that it has stay, and those
-    /// of later bars follow them. That of its last bar is replaced if the bar is another one now.
+    /// of later bars follow them, those of the history first. That of its last bar is replaced if
+    /// the bar is another one now. One process writes it at a time.
     File(&'a Path),
     /// Anything else.
     Writer {
@@ -86,10 +88,10 @@ pub fn follow(
         }
     };
     let mut lines = bar_lines().comparing_with(KnownBars::new(&bars));
-    let (mut first, mut is_finished) = (Ok(Vec::new()), false);
+    let mut first = Ok(Vec::new());
     if file.is_some() {
         let passed = PassedLines::read(&mut tail, &mut lines, host)?;
-        (first, is_finished) = (passed.next, passed.finished.is_some());
+        first = passed.next;
         if let Some(bar) = passed.finished {
             replace_last(&mut bars, bar, &subject.symbol, host);
             lines = lines.comparing_with(KnownBars::new(&bars));
@@ -99,27 +101,41 @@ pub fn follow(
     if let Some(path) = file {
         require_timeframe(path, bar_lines())?;
     }
-    let (writer, continued): (Box<dyn Write + '_>, Option<&Path>) = match output {
+    let (writer, lock): (Box<dyn Write + '_>, Option<(&Path, OutputLock)>) = match output {
         LineOutput::File(out) => {
             let mut inputs = subject.recipe.files();
             inputs.extend([tail.name(), &subject.data]);
             output::check(out, &inputs)?;
-            let has_contents = std::fs::metadata(out).is_ok_and(|found| found.len() > 0);
-            (Box::new(File::options().append(true).create(true).open(out)?), has_contents.then_some(out))
+            let file = File::options().append(true).create(true).open(out)?;
+            (Box::new(file.try_clone()?), Some((out, OutputLock::take(out, file)?)))
         }
         LineOutput::Writer { writer, .. } => (writer, None),
     };
     let (horizons, outputs) = subject.outputs();
     let loss = loss(&subject.config, horizons)?;
     let mut forecasts = ForecastLines::new(writer, line_form, loss, horizons, outputs, subject.name_told());
-    if let Some(out) = continued {
-        forecasts.continue_file(out)?;
+    let mut continued = None;
+    if let Some((out, lock)) = lock {
+        forecasts = forecasts.locked(lock);
+        if std::fs::metadata(out).is_ok_and(|found| found.len() > 0) {
+            forecasts.continue_file(out)?;
+            continued = Some(out);
+        }
     }
     host.observer.note(&greeting(&subject, &history, tail.name()));
+    let mut without_lines = Vec::new();
     if let Some(last) = forecasts.last_time()
         && let Some(closes) = history.closes.filter(|closes| last < *closes)
     {
-        host.observer.note(&history_after_output(&subject.symbol, last, closes));
+        let begins = (0..bars.len()).find(|&k| bars.close_time(k) >= last).unwrap_or(bars.len());
+        // What functions give at bars of the past is not asked for again.
+        let can_be_written = begins > 0 && host.functions.is_none();
+        host.observer.note(&history_after_output(&subject.symbol, last, closes, can_be_written));
+        if can_be_written {
+            without_lines = (begins..bars.len()).map(|k| bars.bar(k)).collect();
+            bars.truncate(begins);
+            (live, _) = begin(&subject, &bars, &request.history, host)?;
+        }
     }
     drop(bars);
     let mut progress = StreamProgress::new(&subject.symbol, host.observer);
@@ -135,8 +151,21 @@ pub fn follow(
             begin(&subject, &bars, &request.history, host)
         },
     };
-    if is_finished {
+    if without_lines.is_empty() {
         stream.renew_last(&history, &mut forecasts, host)?;
+    } else {
+        let lacking = stream.catch_up(&without_lines, &mut forecasts, host)?;
+        if lacking > 0 {
+            host.observer.note(&still_without_lines(&subject.symbol, lacking));
+        }
+    }
+    drop(without_lines);
+    // Lines of followed bars are counted apart.
+    let history_predictions = std::mem::take(&mut stream.totals).predictions;
+    stream.totals.history_predictions = history_predictions;
+    if let Some(out) = continued.filter(|_| history_predictions > 0) {
+        // The last line is another one now.
+        forecasts.continue_file(out)?;
     }
     stream.progress.begin(stream.live);
     match stream.run(first, &mut tail, &mut forecasts, host) {
@@ -364,7 +393,25 @@ impl Stream<'_, '_> {
         Ok(forecasts.finish()?)
     }
 
-    /// Predicts the last bar of the `history` anew, which was unfinished in the bars before, if the
+    /// Predicts the last `bars` of the history: the one that the output ends with, which may have
+    /// been unfinished then, and those after it. Returns the number of those after it without a
+    /// line, up to the next segment.
+    fn catch_up(&mut self, bars: &[Bar], forecasts: &mut ForecastLines<'_>, host: &Host<'_>) -> Result<usize> {
+        let ended = forecasts.last_time();
+        let (mut lacking, mut begins_anew) = (0, false);
+        for bar in bars {
+            let step = self.live.close(bar)?;
+            begins_anew |= step.begins_segment;
+            match self.live.predict(step) {
+                Some(outputs) => self.write(step.close_time, &outputs, forecasts, host)?,
+                None if begins_anew || ended >= Some(step.close_time) => {}
+                None => lacking += 1,
+            }
+        }
+        Ok(lacking)
+    }
+
+    /// Predicts the last bar of the `history` anew, which may have been unfinished before, if the
     /// output ends with a prediction of it.
     fn renew_last(&mut self, history: &SeenBars, forecasts: &mut ForecastLines<'_>, host: &Host<'_>) -> Result<()> {
         if let Some(step) = history.last.filter(|step| forecasts.last_time() == Some(step.close_time))
@@ -396,10 +443,23 @@ impl Stream<'_, '_> {
 }
 
 /// The remark on an output that ended at `last`, where the bars of the history go on to `closes`.
-fn history_after_output(symbol: &str, last: i64, closes: i64) -> String {
+fn history_after_output(symbol: &str, last: i64, closes: i64, can_be_written: bool) -> String {
     let (last, closes) = (utc(last), utc(closes));
+    match can_be_written {
+        true => format!(
+            "{symbol}: the output ended at {last}, and the bars before go on to {closes}: lines of those between with full windows come first"
+        ),
+        false => format!(
+            "warning: {symbol}: the output ended at {last}, and the bars before go on to {closes}: those between get no line; `predict` gives theirs from the data"
+        ),
+    }
+}
+
+/// The remark on bars of the history that have no line, as their windows are not full.
+fn still_without_lines(symbol: &str, count: usize) -> String {
     format!(
-        "warning: {symbol}: the output ended at {last}, and the bars before go on to {closes}: those between get no line; `predict` gives theirs from the data"
+        "warning: {symbol}: {} between get no line, as the bars before do not fill their windows; `predict` gives theirs from the data",
+        plural(count, "bar")
     )
 }
 
@@ -420,8 +480,12 @@ fn report(
     passed_over: u64,
     needed: &[(String, usize)],
 ) -> CommandReport {
-    let StreamTotals { bars, predictions, already_written, dropped, refused, holes } = *tally;
+    let StreamTotals { bars, predictions, history_predictions, already_written, dropped, refused, holes } = *tally;
     let mut text = format!("{}: {predictions} predictions for {bars} bars of {}", name.display(), subject.symbol);
+    if history_predictions > 0 {
+        let lines = plural(history_predictions as usize, "prediction");
+        text.push_str(&format!("; {lines} for bars before them came first"));
+    }
     if already_written > 0 {
         text.push_str(&format!("; {already_written} more are in the output already"));
     }
@@ -448,6 +512,7 @@ fn report(
         "history_bars": history.bars,
         "bars": bars,
         "predictions": predictions,
+        "history_predictions": history_predictions,
         "already_written": already_written,
         "passed_over": passed_over,
         "dropped": dropped,

@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::output_file::csv_field;
+use super::output_lock::OutputLock;
 use super::samples::by_name;
 use crate::error::{Context as _, Error, Result};
 use crate::output;
@@ -42,6 +43,8 @@ pub(super) struct ForecastLines<'o> {
     form: LineForm,
     /// True once the header is written.
     has_begun: bool,
+    /// The lock of the file of the lines, if they are in one.
+    lock: Option<OutputLock>,
     /// The file to which lines are appended, if it had some before.
     file: Option<File>,
     /// The last line that the output had before.
@@ -112,7 +115,25 @@ impl<'o> ForecastLines<'o> {
         let (values, named) = by_name(loss, &vec![0.0; outputs], horizons);
         let names = named.into_iter().map(|(name, _)| name).collect();
         let width = values.len();
-        ForecastLines { to, form, has_begun: false, file: None, last: None, loss, horizons, width, instrument, names }
+        ForecastLines {
+            to,
+            form,
+            has_begun: false,
+            lock: None,
+            file: None,
+            last: None,
+            loss,
+            horizons,
+            width,
+            instrument,
+            names,
+        }
+    }
+
+    /// The lines, which fail once the file of `lock` is not in its place any longer.
+    #[must_use]
+    pub(super) fn locked(self, lock: OutputLock) -> Self {
+        ForecastLines { lock: Some(lock), ..self }
     }
 
     /// Goes on after the lines in the file at `path`, to which lines are appended. A last line that
@@ -243,6 +264,7 @@ impl<'o> ForecastLines<'o> {
         if self.last.as_ref().is_some_and(|last| time_ns < last.time_ns) {
             return Ok(LineOutcome::Kept);
         }
+        self.require_in_place()?;
         let line = self.line(time_ns, outputs)?;
         if self.last.as_ref().is_some_and(|last| last.time_ns == time_ns && last.text == line) {
             return Ok(LineOutcome::Kept);
@@ -302,7 +324,12 @@ impl<'o> ForecastLines<'o> {
 
     /// Ends the table; without predictions it is a table without rows.
     pub(super) fn finish(&mut self) -> io::Result<()> {
+        self.require_in_place()?;
         self.begin()
+    }
+
+    fn require_in_place(&self) -> io::Result<()> {
+        self.lock.as_ref().map_or(Ok(()), OutputLock::require_in_place)
     }
 
     fn hand_over(&mut self, lines: &str) -> io::Result<()> {

@@ -21,7 +21,8 @@ pub(super) struct GrowingFile {
 /// Device and inode of a file.
 type FileIdentity = (u64, u64);
 
-fn identity(found: &Metadata) -> FileIdentity {
+/// Identity of the file that was found.
+pub(super) fn identity(found: &Metadata) -> FileIdentity {
     (found.dev(), found.ino())
 }
 

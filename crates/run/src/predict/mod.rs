@@ -7,6 +7,7 @@ mod forecast_lines;
 mod growing_file;
 mod latest;
 mod output_file;
+mod output_lock;
 mod samples;
 mod stream_progress;
 mod streaming_model;

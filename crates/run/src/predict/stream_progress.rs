@@ -16,6 +16,8 @@ const INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct StreamTotals {
     pub(super) bars: u64,
     pub(super) predictions: u64,
+    /// Predictions for bars of the history that the output lacked.
+    pub(super) history_predictions: u64,
     /// Predictions that the output had before.
     pub(super) already_written: u64,
     /// Lines that were dropped.

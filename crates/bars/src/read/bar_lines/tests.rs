@@ -255,6 +255,8 @@ fn a_clock_of_the_header_counts_before_that_of_the_bars_before() {
         assert_eq!(bars[0].open_time, open_time, "{header}");
         let notes = lines.take_notes();
         assert_eq!(notes.len(), usize::from(hour == 8 || hour == 10), "{notes:?}");
+        // The fallback is not the clock of the bars before where the format is stated.
+        assert!(notes.iter().all(|note| note.ends_with(", and would be taken for +05:00 without it")), "{notes:?}");
         assert_eq!(read_whole(&text, options)[0].open_time, open_time, "{header}");
     }
 }
@@ -275,7 +277,8 @@ fn volumes_of_the_bars_before_show_what_fills_a_closed_market() {
     }
 }
 
-// The first hour of rows that go on within a weekend of flat bars was predicted.
+// The first hour of rows that go on within a weekend of flat bars was predicted, and an hour behind
+// a missing one was not.
 #[test]
 fn fillers_go_on_from_the_bars_before() {
     // Minutes from Friday 2018-11-23 22:00 on.
@@ -289,17 +292,21 @@ fn fillers_go_on_from_the_bars_before() {
         volume,
         ..Bar::default()
     };
-    for (known_count, first, price, expected) in [
-        (40, 40, 2, 20),
-        (40, 30, 2, 20),
+    for (known_count, fillers, first, price, expected) in [
+        (40, 0, 40, 2, 20),
+        (40, 0, 30, 2, 20),
         // A minute is missing.
-        (40, 41, 2, 60),
-        (40, 40, 3, 60),
+        (40, 0, 41, 2, 60),
+        (40, 0, 40, 3, 60),
+        (60, 0, 60, 2, 0),
+        (60, 0, 59, 2, 0),
+        (60, 0, 90, 2, 60),
         // Fillers were dropped behind the first hour.
-        (60, 60, 2, 0),
-        (60, 59, 2, 0),
-        (60, 90, 2, 0),
-        (60, 90, 3, 60),
+        (60, 30, 90, 2, 0),
+        (60, 30, 80, 2, 0),
+        (60, 30, 30, 2, 0),
+        (60, 30, 95, 2, 60),
+        (60, 30, 90, 3, 60),
     ] {
         let mut known = Bars::with_capacity(Timeframe::M1, 0);
         known.push(flat(-1, 2.0, 7.0));
@@ -307,9 +314,10 @@ fn fillers_go_on_from_the_bars_before() {
         let known_until = known.open_time.last().copied();
         let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, known_until);
         let mut lines = lines.following_volumes().comparing_with(KnownBars::new(&known));
+        lines.known_fillers = fillers;
         let row = |minute: i64| format!("{},{price},{price},{price},{price},0", display_utc(open_time(minute)));
         let bars: usize = (first..first + 150).map(|k| lines.push(row(k).as_bytes()).unwrap().len()).sum();
-        assert_eq!(bars, expected, "{known_count} {first} {price}");
+        assert_eq!(bars, expected, "{known_count} {fillers} {first} {price}");
     }
     // Saturday 2018-11-24 and Sunday after a Friday.
     let days = ReadOptions { base: Some(Timeframe::D1), ..in_zone("UTC") };
@@ -334,6 +342,23 @@ fn the_account_of_the_bars_before_tells_of_their_volumes() {
         let summary = read(&[&path], &in_zone("UTC")).unwrap().summary;
         let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None).following(&summary);
         assert_eq!(lines.had_volume, expected, "{volume}");
+    }
+}
+
+// Fillers behind the last bar are in the account of reading the bars before.
+#[test]
+fn the_account_of_the_bars_before_tells_of_fillers_at_their_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("X.csv");
+    let flat = |minute: i64| format!("2018-01-02 {:02}:{:02},2,2,2,2,0\n", minute / 60, minute % 60);
+    for (minutes, last, expected) in
+        [(60, "", 0), (90, "", 30), (90, "2018-01-02 01:30,2,3,2,3,7\n", 0), (90, "2018-01-02 01:30,3,3,3,3,0\n", 0)]
+    {
+        let rows: String = (0..minutes).map(flat).collect();
+        fs::write(&path, format!("2018-01-01 23:59,1,2,1,2,7\n{rows}{last}")).unwrap();
+        let summary = read(&[&path], &in_zone("UTC")).unwrap().summary;
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None).following(&summary);
+        assert_eq!(lines.known_fillers, expected, "{minutes} {last}");
     }
 }
 
@@ -744,5 +769,53 @@ fn a_weekday_that_is_missing_is_warned_of() {
         let warnings = lines.take_warnings();
         assert_eq!(warnings.len(), usize::from(expected.is_some()), "{days:?}: {warnings:?}");
         assert!(expected.is_none_or(|expected| warnings[0].contains(expected)), "{warnings:?}");
+    }
+}
+
+// Some hours of a Thursday are shorter than a day, and were missing without a word.
+#[test]
+fn hours_that_are_missing_are_warned_of() {
+    let half_ns = HOUR_NS / 2;
+    // Half hours of three weeks from Monday 2018-01-01 on: of all day, and of shares.
+    let weeks = |halves: std::ops::Range<i64>| {
+        let mut bars = Bars::with_capacity(Timeframe::M30, 0);
+        for day in (0..19).filter(|day| day % 7 < 5) {
+            for half in halves.clone() {
+                let open_time = (17_532 + day) * DAY_NS + half * half_ns;
+                bars.push(Bar { open_time, open: 2.0, high: 3.0, low: 1.0, close: 2.0, volume: 7.0, ..Bar::default() });
+            }
+        }
+        bars
+    };
+    // Half hours of rows from Monday 2018-01-22 on.
+    let rows = |known: &Bars, halves: &[std::ops::Range<i64>]| {
+        let lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M30, known.open_time.last().copied());
+        let mut lines = lines.comparing_with(KnownBars::new(known));
+        for half in halves.iter().cloned().flatten() {
+            let row = format!("{},2,3,1,2,7", display_utc(17_553 * DAY_NS + half * half_ns));
+            assert_eq!(lines.push(row.as_bytes()).unwrap().len(), 1);
+        }
+        lines.take_warnings()
+    };
+    let (all_day, shares) = (weeks(0..48), weeks(29..42));
+    for (known, halves, expected) in [
+        (&all_day, &[0..20, 21..48][..], None),
+        (&all_day, &[0..20, 31..48], Some(("10:00:00Z to 2018-01-22T15:30:00Z", "day"))),
+        (&all_day, &[0..46, 52..60], Some(("23:00:00Z to 2018-01-23T02:00:00Z", "week"))),
+        (&shares, &[29..42, 77..90], None),
+        (&shares, &[29..31, 40..42, 77..90], Some(("15:30:00Z to 2018-01-22T20:00:00Z", "day"))),
+        (&shares, &[29..42, 80..90], Some(("21:00:00Z to 2018-01-23T16:00:00Z", "week"))),
+    ] {
+        let warnings = rows(known, halves);
+        assert_eq!(warnings.len(), usize::from(expected.is_some()), "{warnings:?}");
+        assert!(
+            expected.is_none_or(|(times, place)| {
+                let said = format!(
+                    "no bar from 2018-01-22T{times}, and the bars before have no pause of that length within a {place}:"
+                );
+                warnings[0].contains(&said)
+            }),
+            "{warnings:?}"
+        );
     }
 }
