@@ -739,6 +739,10 @@ except KeyboardInterrupt:
         begins_later = r"^context SPY: with these bars the first \d+ bars of KO have no features, .*: give all bars of the other"
         with self.assertRaisesRegex(mb.DataError, begins_later):
             ds.append(own[110:], context={"SPY": other[110:]})
+        # One that has all its bars was blamed too.
+        both = mb.ingest(own[:120], context={"QQQ": other[:110], "SPY": other[:110]}, **options)
+        with self.assertRaisesRegex(mb.DataError, begins_later):
+            both.append(own[110:], context={"QQQ": other, "SPY": other[110:]})
         # A context that had ended before its bars was refused.
         longer = ds.append(own[110:], context={"SPY": other})
         self.assertEqual(len(longer), len(expected))

@@ -196,8 +196,13 @@ fn own_symbol(kept: &ExistingSeries, given: &Recipe) -> Option<String> {
     }
     let is_stated = |found: Vec<String>| matches!(&found[..], [own] if own.eq_ignore_ascii_case(stated));
     let is_told = |path: &Path| path.is_file() && options.symbols_of(path).is_ok_and(is_stated);
-    let are_told = given.files().into_iter().all(is_told);
+    let are_told = is_one_of(&symbols, stated) && given.files().into_iter().all(is_told);
     (!are_told).then(|| stated.clone())
+}
+
+/// True if `symbols` have `stated`, in upper or lower case.
+fn is_one_of(symbols: &[String], stated: &str) -> bool {
+    symbols.iter().any(|own| own.eq_ignore_ascii_case(stated))
 }
 
 /// Takes the stated symbol for that of all files, if it is the one that the series has. The new
@@ -216,6 +221,10 @@ fn take_stated_symbol(kept: &mut ExistingSeries, new: &Recipe, stated: &[String]
             return Ok(());
         }
         [only] => format!("has bars of {only}; a new symbol needs a scaler of its own: ingest all files anew"),
+        several if !is_one_of(several, symbol) => format!(
+            "has bars of {}; a new symbol needs a scaler of its own: ingest all files anew",
+            listed_names(several)
+        ),
         several => format!(
             "has several symbols ({}), which its files tell by their names or rows; leave the option out, and name the new file after its symbol, as those of before are named",
             listed_names(several)

@@ -240,6 +240,13 @@ fn a_file_of_one_of_several_symbols_with_endings_is_appended() {
     let stated = Recipe { symbol: Some("eurusd.r".to_owned()), ..recipe };
     let report = append(&stated, &["symbol".to_owned()], &stage.out, &Host::silent()).unwrap();
     assert_eq!(report.json["appended"]["samples"], 0);
+    // Without bars any symbol was accepted.
+    let unknown = Recipe { symbol: Some("NOPE".to_owned()), bars: Vec::new(), ..stated };
+    let refused = append(&unknown, &["symbol".to_owned()], &stage.out, &Host::silent()).unwrap_err().to_string();
+    assert!(
+        refused.contains("--symbol NOPE: ") && refused.contains("has bars of EURUSD.r, GBPUSD.r; a new symbol needs"),
+        "{refused}"
+    );
 }
 
 /// `--symbol eurusd.r` was refused for a series of `EURUSD.r`.
