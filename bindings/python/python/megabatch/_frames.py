@@ -460,7 +460,7 @@ def _by_rows(
     symbols = None if symbol is not None and table.may_rename_one() else table.symbols(known)
     if symbols is None:
         table.refuse_unknown_symbols(bars.time_ns)
-        return {symbol or unnamed: bars}
+        return {symbol or unnamed: _known(bars)}
     rows = _rows_by_symbol(symbols) if symbol is None else {symbol: np.flatnonzero(symbols == symbol)}
     if symbol is not None and not rows[symbol].size:
         raise DataError(
@@ -497,8 +497,8 @@ def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -
 
 
 def _known(bars: Bars) -> Bars:
-    """The bars of one of several instruments, which share times: one that was not traded has a row without prices. So has
-    one whose frame has the times of another."""
+    """The bars without rows that have no price, which are missing bars: of several instruments that share times, one that
+    was not traded has such a row. So has one whose frame has the times of another."""
     known = bars.at_rows(np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0)))
     return dataclasses.replace(known, empty_rows=bars.empty_rows + len(bars.rows) - len(known.rows))
 
