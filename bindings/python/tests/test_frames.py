@@ -916,8 +916,6 @@ class Columns(InFolder):
             (days.strftime("%Y-%m-%d"), "text such as '2020-01-01': expected times; convert it, such as with (.*)$"),
             (offsets, r"text such as '2020-01-01 00:00:00-0500': .* such as with (.* = .*, utc=True\))$"),
             (pandas.Index([pandas.Timestamp(time) for time in offsets]), "times with a zone each: .* such as with (.*)$"),
-            (pandas.Index(days.date), "dates without a time of day: .* such as with (.*)$"),
-            (days.to_period("D"), "periods: expected times; convert it, such as with (.*)$"),
             (digits, "dates such as 20200101: .* such as with (.*)$"),
         ]
         expected = mb.ingest(one, symbol="AAA", **self.DAILY).fingerprint()
@@ -933,6 +931,14 @@ class Columns(InFolder):
                 mb.ingest(frame.set_axis(range(80)), symbol="AAA", **self.DAILY)
             frame["Date"] = eval(str(caught.exception).split("such as with ")[1].split(" = ")[-1], {"frame": frame, "pandas": pandas})
             self.assertEqual(mb.ingest(frame, symbol="AAA", **self.DAILY).fingerprint(), expected)
+        # These were told how they become times.
+        for index in (pandas.Index(days.date), days.to_period("D")):
+            for frame in (one.set_axis(index), wide.set_axis(index), one.assign(Date=index).set_axis(range(80))):
+                self.assertEqual(mb.ingest(frame, symbol="AAA", **self.DAILY).fingerprint(), expected)
+        hours = one.set_axis(pandas.date_range("2020-01-06", periods=80, freq="h"))
+        hourly = {**self.DAILY, "timeframes": {"H1": 5}}
+        dated = hours.assign(Date=hours.index.date)
+        self.assertEqual(mb.ingest(dated, symbol="AAA", **hourly).fingerprint(), mb.ingest(hours, symbol="AAA", **hourly).fingerprint())
         seconds = one.set_axis(days.astype("datetime64[s]").astype("int64"))
         with self.assertRaisesRegex(mb.DataError, r'such as 1577836800: .* frame.rename_axis\("time"\).reset_index\(\)'):
             mb.ingest(seconds, symbol="AAA", **self.DAILY)
