@@ -250,6 +250,33 @@ fn a_file_of_one_of_several_symbols_with_endings_is_appended() {
     );
 }
 
+/// A stated symbol was refused for a file of several, beside a series of several.
+#[test]
+fn rows_of_one_of_several_symbols_are_appended_from_a_file_of_several() {
+    let stage = Stage::new();
+    let plain = Recipe { symbol_pattern: None, ..base(Vec::new()) };
+    let old = ["EURUSD.csv", "GBPUSD.csv"].map(|name| part(&stage.whole, name, 0..CUT));
+    ingest(&Recipe { bars: old.to_vec(), ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
+    let whole = fs::read_to_string(&stage.whole).unwrap();
+    let rows = whole.lines().skip(CUT).map(|row| format!("{row},GBPUSD.r\n{row},EURUSD.r\n{row},AUDUSD.r\n"));
+    let mixed = stage.whole.with_file_name("mixed.csv");
+    fs::write(&mixed, format!("{},symbol\n{}", whole.lines().next().unwrap(), rows.collect::<String>())).unwrap();
+    let append_as = |symbol: &str| {
+        let recipe = Recipe { bars: vec![mixed.clone()], symbol: Some(symbol.to_owned()), ..plain.clone() };
+        append(&recipe, &["symbol".to_owned()], &stage.out, &Host::silent())
+    };
+    let refused = append_as("AUDUSD.r").unwrap_err().to_string();
+    assert!(refused.contains("has bars of EURUSD, GBPUSD; a new symbol needs a scaler"), "{refused}");
+    let rows = rows_in(&stage.whole) - CUT;
+    for (symbol, counts) in [("EURUSD.r", [rows, 0]), ("gbpusd", [0, rows])] {
+        let report = append_as(symbol).unwrap();
+        assert_eq!(report.json["appended"]["bars"], serde_json::json!({ "EURUSD": counts[0], "GBPUSD": counts[1] }));
+        // They are found again.
+        leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+        assert_eq!(append_as(symbol).unwrap().json["appended"]["samples"], 0);
+    }
+}
+
 /// `--symbol eurusd.r` was refused for a series of `EURUSD.r`.
 #[test]
 fn the_symbol_may_be_stated_in_lower_case() {
