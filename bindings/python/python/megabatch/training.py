@@ -1083,6 +1083,8 @@ class Follower:
         by_symbol = list(found.values())
         if len(by_symbol) > 1:
             raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
+        if not len(by_symbol[0].rows):
+            return
         # As of bars that are pushed one by one: without a zone they are UTC.
         bars = by_symbol[0] if self._zone is not None else dataclasses.replace(by_symbol[0], is_utc=True)
         with tempfile.TemporaryDirectory(prefix="megabatch-") as folder:

@@ -30,9 +30,9 @@ pub struct SeriesSpec {
     /// in their order.
     pub features: Vec<Feature>,
     /// Number of base bars after a sample that decide its targets: one target each, or a class, or
-    /// the values of columns. Where a column tells the ends of labels, labels may be without a value
-    /// in as many bars at the end of a segment, as later ones decide them: the first of these and
-    /// the bars after it have no sample.
+    /// the values of columns. Where a column tells the ends of labels it is the most bars that a
+    /// label looks ahead: of the last so many bars of a segment, the first whose label has not
+    /// ended and those after it have no sample.
     pub horizon: usize,
     /// Kind of target. Columns among them are the last columns of the bars.
     pub target_kind: TargetKind,

@@ -13,7 +13,7 @@ type Words<T, const N: usize> = [(&'static str, T); N];
 /// no earlier than their time; without timeframes none does.
 const READING: [&str; 6] = ["zone", "time", "prices", "on-error", "repeats", "timeframes"];
 
-/// Name of a file and a symbol whose rows are read of it. No user states it.
+/// Name of the words with a symbol, and a file of which its rows are read. No user states them.
 const ROWS: &str = "rows";
 
 const TIME: Words<StampedAt, 2> = [("open", StampedAt::Open), ("close", StampedAt::Close)];
