@@ -958,6 +958,9 @@ class _Pandas(_Table):
         return self._from_series(self._frame.iloc[:, place], name)
 
     def _index(self) -> _Times | None:
+        # Periods and dates are objects.
+        if self._frame.index.dtype.kind not in "MO":
+            return None
         series = self._frame.index.to_series()
         is_time = series.dtype.kind == "M" or _are_periods(series) or _are_dates(series)
         return self._from_series(series, "the index") if is_time else None
