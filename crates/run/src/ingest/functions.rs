@@ -523,8 +523,13 @@ impl FunctionAccount {
         let is_more = |symbol: &str, bars: usize| then[symbol].as_u64().is_some_and(|then| bars as u64 > then);
         let begins_later = |(symbol, bars): &(&String, &usize)| is_more(symbol, **bars);
         let Some((symbol, &bars)) = self.warm_up.iter().find(begins_later) else { return Ok(()) };
-        if let Some(warm_ups) = self.warm_up_by_function.get(symbol) {
-            context.retain(|name| warm_ups.get(&format!("{CONTEXT}{name}")).is_some_and(|&bars| is_more(symbol, bars)));
+        let warm_ups = self.warm_up_by_function.get(symbol);
+        let is_late = |name: &String| {
+            let own = warm_ups.and_then(|warm_ups| warm_ups.get(&format!("{CONTEXT}{name}")));
+            own.is_some_and(|&bars| is_more(symbol, bars))
+        };
+        if context.iter().any(is_late) {
+            context.retain(is_late);
         }
         Err(Error::data(format!(
             "{CONTEXT}{}: with these bars the first {} of {symbol} have no features, and fewer had none when {} was made; nothing was written: give all bars of the other instrument, those of then too, and not only new ones",
