@@ -323,6 +323,11 @@ class Columns(InFolder):
         again = mb.ingest(written, symbol="EURUSD", **files)
         with h5py.File(again.path) as file:
             np.testing.assert_array_equal(file["samples/label_end_time"][:], ends)
+        # Bars with a label were lost for a horizon that no label has.
+        soon = frame.assign(known=time + pandas.Timedelta("2min"))[:9000]
+        short, long = (mb.ingest(soon, symbol="EURUSD", **{**options, "horizon": horizon}) for horizon in (2, 40))
+        self.assertEqual(len(short), len(long))
+        mb.leak(long, samples=2)
         backward = frame.assign(known=time - pandas.Timedelta("1min"))
         with self.assertRaisesRegex(mb.DataError, "row .* of the frame: .*label that ends before its bar: expected a label that ends"):
             mb.ingest(backward, symbol="EURUSD", **options)

@@ -417,6 +417,25 @@ class Frames(InFolder):
         assert longer.report is not None
         self.assertGreater(longer.report.facts["appended"]["samples"], 0)
 
+    def test_a_row_without_prices_is_a_missing_bar(self) -> None:
+        wide = self.wide()
+        wide.loc[wide.index[40], wide.columns.get_level_values("Ticker") == "AAA"] = np.nan
+        one = wide.xs("AAA", axis=1, level="Ticker")
+        # It was refused in a frame of one instrument, and left out in silence in one of several.
+        with self.assertLogs("megabatch", "WARNING") as logs:
+            alone = mb.ingest(one, symbol="AAA", out=self.folder / "own.h5", **self.DAILY)
+        self.assertIn("AAA: 1 as row without prices dropped", "\n".join(logs.output))
+        self.assertEqual(alone.fingerprint(), mb.ingest(one.dropna(), symbol="AAA", **self.DAILY).fingerprint())
+        for ds in (alone, mb.ingest(wide, **self.DAILY)):
+            assert ds.report is not None
+            self.assertEqual(ds.report.dropped, {"AAA": {"row without prices": 1}})
+            self.assertIn("rows without prices, which are missing bars: AAA 1\n", repr(ds.report))
+        partly = wide.copy()
+        partly.loc[wide.index[50], ("Close", "AAA")] = np.nan
+        for frame in (partly, partly.xs("AAA", axis=1, level="Ticker")):
+            with self.assertRaisesRegex(mb.DataError, "row 50 of the frame.*: unreadable row: "):
+                mb.ingest(frame, **self.DAILY)
+
     def test_an_error_names_the_row_of_the_frame(self) -> None:
         frame = self.frame(3)
         bad = frame["high"].where(frame.index != 5)
@@ -897,8 +916,6 @@ class Columns(InFolder):
             (days.strftime("%Y-%m-%d"), "text such as '2020-01-01': expected times; convert it, such as with (.*)$"),
             (offsets, r"text such as '2020-01-01 00:00:00-0500': .* such as with (.* = .*, utc=True\))$"),
             (pandas.Index([pandas.Timestamp(time) for time in offsets]), "times with a zone each: .* such as with (.*)$"),
-            (pandas.Index(days.date), "dates without a time of day: .* such as with (.*)$"),
-            (days.to_period("D"), "periods: expected times; convert it, such as with (.*)$"),
             (digits, "dates such as 20200101: .* such as with (.*)$"),
         ]
         expected = mb.ingest(one, symbol="AAA", **self.DAILY).fingerprint()
@@ -914,6 +931,14 @@ class Columns(InFolder):
                 mb.ingest(frame.set_axis(range(80)), symbol="AAA", **self.DAILY)
             frame["Date"] = eval(str(caught.exception).split("such as with ")[1].split(" = ")[-1], {"frame": frame, "pandas": pandas})
             self.assertEqual(mb.ingest(frame, symbol="AAA", **self.DAILY).fingerprint(), expected)
+        # These were told how they become times.
+        for index in (pandas.Index(days.date), days.to_period("D")):
+            for frame in (one.set_axis(index), wide.set_axis(index), one.assign(Date=index).set_axis(range(80))):
+                self.assertEqual(mb.ingest(frame, symbol="AAA", **self.DAILY).fingerprint(), expected)
+        hours = one.set_axis(pandas.date_range("2020-01-06", periods=80, freq="h"))
+        hourly = {**self.DAILY, "timeframes": {"H1": 5}}
+        dated = hours.assign(Date=hours.index.date)
+        self.assertEqual(mb.ingest(dated, symbol="AAA", **hourly).fingerprint(), mb.ingest(hours, symbol="AAA", **hourly).fingerprint())
         seconds = one.set_axis(days.astype("datetime64[s]").astype("int64"))
         with self.assertRaisesRegex(mb.DataError, r'such as 1577836800: .* frame.rename_axis\("time"\).reset_index\(\)'):
             mb.ingest(seconds, symbol="AAA", **self.DAILY)

@@ -627,34 +627,23 @@ except KeyboardInterrupt:
             zoned = mb.ingest(own.tz_localize(zone), context={"SPY": other}, **options)
             self.assertEqual(zoned.fingerprint(), expected, zone)
 
-    def test_a_week_of_a_context_is_seen_once_it_has_ended(self) -> None:
-        own, options = self.shares()
-        options["timeframes"] = {"W1": 2}
-        own.index = pandas.bdate_range("2020-01-06", periods=len(own), name="Date")
-        weeks = own[::5].tz_localize("America/New_York")
+    def test_a_longer_bar_of_a_context_is_seen_once_it_has_ended(self) -> None:
+        hours = pandas.date_range("2020-01-06", periods=8 * 7 * 24, freq="h")
+        days = pandas.bdate_range("2020-01-06", periods=160)
         path = self.folder / "SPY.csv"
-        weeks.to_csv(path)
-        # Weeks that end at New York's midnights were seen as those days began in UTC.
-        for context in (weeks, path):
-            ds = mb.ingest(own, context={"SPY": context}, **options)
-            ages = ds[: len(ds)]["W1"][:, :, ds.features["W1"].index("function:SPY.age")]
-            self.assertTrue(0.9 < ages.min() <= ages.max() < 1, f"{type(context)} {ages.min()} {ages.max()}")
-            mb.leak(ds, samples=4, context={"SPY": context})
-
-    def test_a_day_of_a_context_is_seen_once_it_has_ended(self) -> None:
-        own, options = self.shares(960)
-        options["timeframes"] = {"D1": 2}
-        hours = pandas.date_range("2020-01-06", periods=8 * 7 * 24, freq="h", name="Date")
-        own.index = hours[hours.dayofweek < 5]
-        days = own[::24].tz_localize("America/New_York")
-        path = self.folder / "SPY.csv"
-        days.to_csv(path)
-        # Days that end at New York's midnights were seen at those of UTC.
-        for context in (days, path):
-            ds = mb.ingest(own, context={"SPY": context}, **options)
-            ages = ds[: len(ds)]["D1"][:, :, ds.features["D1"].index("function:SPY.age")]
-            self.assertTrue(0.7 < ages.min() < 0.8, f"{type(context)} {ages.min()}")
-            mb.leak(ds, samples=4, context={"SPY": context})
+        # Weeks that end at New York's midnights were seen as those days began in UTC, and days at the midnights of UTC.
+        for name, index, bars, least, most in (("W1", days, 5, 0.9, 1), ("D1", hours[hours.dayofweek < 5], 24, 0.7, 0.8)):
+            own, options = self.shares(len(index))
+            options["timeframes"] = {name: 2}
+            own.index = index.rename("Date")
+            longer = own[::bars].tz_localize("America/New_York")
+            longer.to_csv(path)
+            for context in (longer, path):
+                ds = mb.ingest(own, context={"SPY": context}, **options)
+                ages = ds[: len(ds)][name][:, :, ds.features[name].index("function:SPY.age")]
+                self.assertTrue(least < ages.min() < most, f"{name} {type(context)} {ages.min()}")
+                self.assertTrue(name == "D1" or ages.max() < most, f"{name} {type(context)} {ages.max()}")
+                mb.leak(ds, samples=4, context={"SPY": context})
 
     def test_a_day_of_a_currency_is_seen_once_it_has_ended(self) -> None:
         own, options = self.shares()
@@ -751,6 +740,10 @@ except KeyboardInterrupt:
         begins_later = r"^context SPY: with these bars the first \d+ bars of KO have no features, .*: give all bars of the other"
         with self.assertRaisesRegex(mb.DataError, begins_later):
             ds.append(own[110:], context={"SPY": other[110:]})
+        # One that has all its bars was blamed too.
+        both = mb.ingest(own[:120], context={"QQQ": other[:110], "SPY": other[:110]}, **options)
+        with self.assertRaisesRegex(mb.DataError, begins_later):
+            both.append(own[110:], context={"QQQ": other, "SPY": other[110:]})
         # A context that had ended before its bars was refused.
         longer = ds.append(own[110:], context={"SPY": other})
         self.assertEqual(len(longer), len(expected))

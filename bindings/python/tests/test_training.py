@@ -1011,6 +1011,8 @@ class Following(InFolder):
             [titled(row, Date=time.date(), Time=time.time()) for row, time in zip(rows, naive)],
             [row if place % 2 else titled(row, Date=str(naive[place])) for place, row in enumerate(rows[:60])],
             [pandas.Series(row) for row in rows[:60]],
+            list(indexed.itertuples()),
+            list(indexed.reset_index().itertuples(index=False)),
         ):
             pushed = list(run.follow(named))
             self.assertEqual([one.time for one in pushed], [one.time for one in by_frame[: len(pushed)]])

@@ -40,6 +40,7 @@ pub use parse::options::{Overlaps, Prices, ReadOptions, Repeats, StampedAt};
 pub use parse::symbol::{
     likely_symbol, named_pair, named_symbol, pair_without_ending, pip_size_of, trades_around_the_clock,
 };
+pub use parse::symbol_column::wanted_symbol;
 pub use parse::symbol_pattern::SymbolPattern;
 pub use parse::symbol_rows::SymbolRows;
 pub use place::ObserveBytes;

@@ -145,7 +145,7 @@ impl ProofQuery<'_> {
     /// have another future.
     fn prove(&self, bars: &Bars, own: &[Bars], see: &See<'_>) -> Result<Proof> {
         let before = see(bars, own)?.ok_or_else(|| self.no_sample())?;
-        let future = Future { moment: self.moment, spec: self.spec, bars_min: self.spec.horizon };
+        let future = Future { moment: self.moment, spec: self.spec, bars_min: self.spec.bars_after_sample() };
         let own_future = Future { bars_min: 0, ..future };
         for perturbation in Perturbation::ALL {
             let other_own: Vec<Bars> = own.iter().map(|own| own_future.instead_of(own, perturbation)).collect();
@@ -183,7 +183,7 @@ impl ProofQuery<'_> {
         };
         let last_close = windows.iter().map(close_by).max().unwrap_or(time);
         let all_closed = partition_point(source, |open_time| open_time < last_close)?;
-        let end = (all_closed.max(place + self.spec.horizon) + 2).min(source.len());
+        let end = (all_closed.max(place + self.spec.bars_after_sample()) + 2).min(source.len());
         // A bin has as many base bars at most, and one more bin may be open. The state of features
         // has the bars of a bin that began before: they make up for hours by which bins are longer.
         let reach = |seq_len: usize, duration_ns: i64| (seq_len + 1).saturating_mul((duration_ns / base_ns) as usize);

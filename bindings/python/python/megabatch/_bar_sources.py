@@ -151,6 +151,15 @@ class FrameBars:
             if own.is_empty()
         }
 
+    def missing(self) -> dict[str, int]:
+        """Rows without prices that were left out, by symbol; symbols without such rows are not in it."""
+        found: dict[str, int] = {}
+        for bars in self._sides.values():
+            for symbol, own in bars.items():
+                if own.empty_rows:
+                    found[symbol] = found.get(symbol, 0) + own.empty_rows
+        return found
+
     def without(self, symbols: Iterable[str]) -> FrameBars:
         """The same bars without those of `symbols`."""
         gone = set(symbols)

@@ -460,7 +460,7 @@ def _by_rows(
     symbols = None if symbol is not None and table.may_rename_one() else table.symbols(known)
     if symbols is None:
         table.refuse_unknown_symbols(bars.time_ns)
-        return {symbol or unnamed: bars}
+        return {symbol or unnamed: _known(bars)}
     rows = _rows_by_symbol(symbols) if symbol is None else {symbol: np.flatnonzero(symbols == symbol)}
     if symbol is not None and not rows[symbol].size:
         raise DataError(
@@ -497,8 +497,8 @@ def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -
 
 
 def _known(bars: Bars) -> Bars:
-    """The bars of one of several instruments, which share times: one that was not traded has a row without prices. So has
-    one whose frame has the times of another."""
+    """The bars without rows that have no price, which are missing bars: of several instruments that share times, one that
+    was not traded has such a row. So has one whose frame has the times of another."""
     known = bars.at_rows(np.flatnonzero(~np.all([np.isnan(bars.columns[name]) for name in PRICES], axis=0)))
     return dataclasses.replace(known, empty_rows=bars.empty_rows + len(bars.rows) - len(known.rows))
 
@@ -692,6 +692,9 @@ class _Table:
         try:
             if self._stamp is None and self._date is not None and self._clock is not None:
                 return self._date_and_clock(self._date, self._clock), name
+            # Dates beside times may be the days of these.
+            if index is not None and self._has_dates(place):
+                return index, "the index"
             return self._times(place, name), name
         except DataError:
             if index is None:
@@ -802,6 +805,10 @@ class _Table:
 
     def _index(self) -> _Times | None:
         return None
+
+    def _has_dates(self, place: int) -> bool:
+        """True for a column of Python's dates."""
+        return False
 
     def _without_times(self) -> DataError:
         return DataError(
@@ -920,6 +927,19 @@ def _nanoseconds(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return times
 
 
+def _are_periods(series: Any) -> bool:
+    """True for a series of pandas' periods."""
+    return bool(series.dtype.name.startswith("period"))
+
+
+def _are_dates(series: Any) -> bool:
+    """True for a series of Python's dates, which have no time of day."""
+    if series.dtype.name != "object":
+        return False
+    known = series.dropna()
+    return len(known) > 0 and all(isinstance(own, datetime.date) and not isinstance(own, datetime.datetime) for own in known)
+
+
 class _Pandas(_Table):
     def __init__(self, frame: Any) -> None:
         if frame.index.nlevels > 1:
@@ -938,8 +958,15 @@ class _Pandas(_Table):
         return self._from_series(self._frame.iloc[:, place], name)
 
     def _index(self) -> _Times | None:
-        index = self._frame.index
-        return self._from_series(index.to_series(), "the index") if index.dtype.kind == "M" else None
+        # Periods and dates are objects.
+        if self._frame.index.dtype.kind not in "MO":
+            return None
+        series = self._frame.index.to_series()
+        is_time = series.dtype.kind == "M" or _are_periods(series) or _are_dates(series)
+        return self._from_series(series, "the index") if is_time else None
+
+    def _has_dates(self, place: int) -> bool:
+        return _are_dates(self._frame.iloc[:, place])
 
     def _without_times(self) -> DataError:
         index = self._frame.index
@@ -963,21 +990,24 @@ class _Pandas(_Table):
         known = series.dropna()
         first = known.iloc[0] if len(known) else None
         values, call = "", f"pandas.to_datetime({place})"
-        if series.dtype.name.startswith("period"):
-            values, call = ", periods", f"{place}{'' if name == 'the index' else '.dt'}.to_timestamp()"
-        elif isinstance(first, str):
+        if isinstance(first, str):
             values = f", text such as {first!r}"
             offsets = {found and found[1] for found in map(_OFFSET.search, map(str, known))}
             # Without it pandas refuses several.
             call = f"pandas.to_datetime({place}, utc=True)" if len(offsets) > 1 else call
         elif isinstance(first, datetime.datetime) and first.tzinfo is not None:
             values, call = ", times with a zone each", f"pandas.to_datetime({place}, utc=True)"
-        elif isinstance(first, datetime.date):
-            values = ", dates without a time of day"
         return _no_times(name, series.dtype, values, f"{place} = {call}")
 
     @staticmethod
     def _from_series(series: Any, name: str) -> _Times:
+        if _are_periods(series):
+            # A bar opens when its period begins.
+            series = series.dt.start_time
+        elif _are_dates(series):
+            import pandas
+
+            series = pandas.to_datetime(series)
         if series.dtype.kind in "iu":
             return _epoch(series.to_numpy(dtype=np.int64, na_value=_NAT), name)
         if series.dtype.kind == "f":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ._display import log
@@ -12,6 +12,7 @@ from ._wording import in_python
 _SYMBOLS_MAX = 10
 """Symbols that the log has a line of, each."""
 _COPY = "copy of an earlier row"
+_MISSING_BAR = "row without prices"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +65,9 @@ class IngestReport:
         """Says to the log `megabatch` what a user would want to know before training."""
         # Bars that are appended may overlap those of before.
         usual = {_COPY} if "appended" in self.facts else set()
+        # Instruments that share times lack bars at some of them.
+        if len(self.facts.get("source", {}).get("instruments", [])) > 1:
+            usual.add(_MISSING_BAR)
         dropped = {symbol: rows for symbol, rows in self.dropped.items() if rows.keys() - usual}
         told = [f"{symbol}: {_counted(rows)} dropped" for symbol, rows in dropped.items()]
         told += [f"{symbol}: {_counted(rows)} repaired" for symbol, rows in self.repaired.items()]
@@ -74,6 +78,19 @@ class IngestReport:
         for sentence in [*self.warnings, *_first(told)]:
             log.warning("%s", sentence)
         log.info("%s", self.text)
+
+
+def count_missing(facts: dict[str, Any], rows: Mapping[str, int]) -> list[str]:
+    """Counts rows of frames that have no price, by symbol, among those that became no bar, and gives the line on them."""
+    for instrument in facts.get("source", {}).get("instruments", []):
+        count = rows.get(instrument["symbol"])
+        if count is not None and instrument["files"]:
+            instrument["files"][-1]["dropped"][_MISSING_BAR] = {"rows": count}
+    if not rows:
+        return []
+    named = ", ".join(f"{symbol} {count}" for symbol, count in list(rows.items())[:_SYMBOLS_MAX])
+    more = f" and {len(rows) - _SYMBOLS_MAX} symbols more" if len(rows) > _SYMBOLS_MAX else ""
+    return [f"rows without prices, which are missing bars: {named}{more}"]
 
 
 def _counted(rows: dict[str, int]) -> str:

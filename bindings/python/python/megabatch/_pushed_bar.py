@@ -23,16 +23,30 @@ _NAMED_MONTH = re.compile(
 """A date whose month is a word, and what follows it."""
 
 
+def is_bar(bar: object) -> bool:
+    """True for fields by name: a mapping, a row of a frame, also as a named tuple, and a frame."""
+    return isinstance(bar, Mapping) or hasattr(bar, "keys") or _is_named_tuple(bar) or is_table(bar)
+
+
+def _is_named_tuple(bar: object) -> bool:
+    return isinstance(bar, tuple) and hasattr(bar, "_asdict")
+
+
 def as_bar(row: Any, symbol: str | None) -> Mapping[str, Any]:
-    """The fields of a bar, which may be a frame of one row, or a row of a frame of pandas: its time is in the index if no
-    field has it, and of columns of two levels one has symbols. Of several those of `symbol` are taken."""
+    """The fields of a bar, which may be a frame of one row, or a row of a frame of pandas, also of `itertuples`: its time
+    is in the index if no field has it, and of columns of two levels one has symbols. Of several those of `symbol` are
+    taken."""
     if is_table(row):
         row = _only_row(row)
+    index = getattr(row, "name", None) if _frames.library(row) == "pandas" else None
+    if _is_named_tuple(row):
+        row = row._asdict()
+        # `itertuples` calls the index so.
+        index = row.pop("Index", None)
     bar: Mapping[str, Any] = row
     if any(isinstance(key, tuple) for key in row.keys()):
         bar = _with_plain_names(row, symbol)
-    index = getattr(row, "name", None)
-    if index is None or _frames.library(row) != "pandas":
+    if index is None:
         return bar
     stamp, date, clock, *_ = _places(tuple(str(key) for key in bar.keys()))
     if any(place is not None for place in (stamp, date, clock)):

@@ -23,7 +23,7 @@ from ._context import Context
 from ._features import triple_barrier
 from ._html import table
 from ._ingest_options import IngestOptions
-from ._ingest_report import IngestReport
+from ._ingest_report import IngestReport, count_missing
 from ._options_help import given
 from ._requirements import required
 from ._settings_types import Settings
@@ -381,7 +381,8 @@ class Dataset:
             answer = _megabatch.append(files, _options({**named, **sides}), self._path, functions)
         missing = [f"{name}: {found}, and it has no new bar" for name, found in empty.items()]
         answer[1].setdefault("warnings", []).extend(missing)
-        report = _told(answer, [f"warning: {sentence}" for sentence in missing])
+        counted = count_missing(answer[1], frames.missing())
+        report = _told(answer, [*(f"warning: {sentence}" for sentence in missing), *counted])
         if not report.facts["appended"]["files"]:
             folder.keep_only(before)
         return self._again(report)
@@ -706,7 +707,8 @@ def ingest(
     ]
     reasons = {name: f"{name}: {found}" for name, found in empty.items()}
     answer[1]["universe"]["left_out"] += [{"symbol": name, "reason": reason} for name, reason in reasons.items()]
-    told = _told(answer, [f"left out: {reason}" for reason in reasons.values()])
+    counted = count_missing(answer[1], frames.missing())
+    told = _told(answer, [*(f"left out: {reason}" for reason in reasons.values()), *counted])
     return Dataset(file, _keeps=keeps, _report=told)
 
 

@@ -975,12 +975,12 @@ class Follower:
         """Takes the next closed bar: `time` (when it opened: a datetime, a date, a numpy time, a text, or a number of s,
         ms, µs or ns since 1970), `open`, `high`, `low`, `close` and, if they are known, `volume` and the other columns of
         a file, named as the columns of a frame may be, in any case of letters; or a row of a frame such as
-        `frame.iloc[-1]`, with the time among its fields or in the index, or a frame of one row. `None` while windows are
+        `frame.iloc[-1]`, with the time among its fields or in the index, also as a named tuple of `frame.itertuples()`,
+        or a frame of one row. `None` while windows are
         not full, and for a bar that was known before. A bar that cannot be used, or whose `symbol` is another one, raises
         `DataError` and counts for nothing: the stream goes on with the next."""
         takes = 'a mapping such as {"time": …, "open": …, "high": …, "low": …, "close": …}'
-        is_bar = isinstance(bar, Mapping) or hasattr(bar, "keys") or _pushed_bar.is_table(bar)
-        _arguments.require(is_bar, bar, "bar", takes)
+        _arguments.require(_pushed_bar.is_bar(bar), bar, "bar", takes)
         bar = _pushed_bar.as_bar(bar, self._symbol)
         time = _pushed_bar.time_in(bar)
         self._require_own(bar)
@@ -1083,6 +1083,8 @@ class Follower:
         by_symbol = list(found.values())
         if len(by_symbol) > 1:
             raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
+        if not len(by_symbol[0].rows):
+            return
         # As of bars that are pushed one by one: without a zone they are UTC.
         bars = by_symbol[0] if self._zone is not None else dataclasses.replace(by_symbol[0], is_utc=True)
         with tempfile.TemporaryDirectory(prefix="megabatch-") as folder:

@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
@@ -45,6 +45,8 @@ pub struct ReadOptions {
     /// Symbols of a series whose files these are. `EURUSD.r` among them is that of a file whose
     /// name begins so and would stand for EURUSD, if EURUSD is none of them.
     pub known_symbols: Vec<String>,
+    /// The symbols whose rows are read of files that have rows of others too, where none is stated.
+    pub file_symbols: BTreeMap<PathBuf, Vec<String>>,
     /// Pattern of the symbol in the files' names.
     ///
     /// When `None`, the symbol is the first part of a name that starts with a currency pair; or

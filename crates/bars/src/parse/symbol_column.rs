@@ -147,16 +147,20 @@ pub(crate) fn wanted_rows(
     if format.has_sure_symbols && first == Some(symbol.as_bytes()) {
         return Some(symbol.to_owned());
     }
-    let symbols = symbols_of_rows(path, |_| false);
-    if symbols.iter().any(|own| own == symbol) {
-        return Some(symbol.to_owned());
-    }
+    wanted_symbol(&symbols_of_rows(path, |_| false), symbol).map(str::to_owned)
+}
+
+/// The one of the `symbols` of a file whose rows are read for `symbol`: itself, else the only one
+/// that is the same in upper or lower case, else the only one that is this currency pair with the
+/// ending of a broker.
+pub fn wanted_symbol<'s>(symbols: &'s [String], symbol: &str) -> Option<&'s str> {
     let only = |is_form: &dyn Fn(&str) -> bool| {
-        let mut forms = symbols.iter().filter(|own| is_form(own.as_str()));
+        let mut forms = symbols.iter().map(String::as_str).filter(|own| is_form(own));
         let only = forms.next()?;
-        forms.next().is_none().then(|| only.clone())
+        forms.next().is_none().then_some(only)
     };
-    only(&|own| own.eq_ignore_ascii_case(symbol))
+    only(&|own| own == symbol)
+        .or_else(|| only(&|own| own.eq_ignore_ascii_case(symbol)))
         .or_else(|| only(&|own| pair_without_ending(own).as_deref() == Some(symbol)))
 }
 

@@ -144,7 +144,7 @@ impl Recent {
     ) -> Result<Option<Sight>> {
         // The bars begin within the segment of the sample.
         let end = spec.holes.segments(bars).first().map_or(0, |segment| segment.end);
-        if sample + spec.horizon >= end {
+        if sample + spec.bars_after_sample() >= end {
             return Ok(None);
         }
         let width = spec.features.len();

@@ -77,9 +77,9 @@ pub fn read_all<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Un
 }
 
 impl ReadOptions {
-    /// The symbols whose bars a file holds: the one that is stated; those of its columns, if each
-    /// of several symbols has its own; those that its rows name, if there are several; or what the
-    /// file's name stands for.
+    /// The symbols whose bars are read of a file: the one that is stated, or those that are stated
+    /// for this file; those of its columns, if each of several symbols has its own; those that its
+    /// rows name, if there are several; or what the file's name stands for.
     ///
     /// # Errors
     /// [`Error::UnlikeName`] for a name that does not fit the pattern; [`Error::LikeSymbols`].
@@ -90,6 +90,9 @@ impl ReadOptions {
     /// The symbols of a file, by those that its rows name.
     fn symbols_with(&self, path: &Path, in_rows: impl FnOnce() -> Result<Vec<String>>) -> Result<Vec<String>> {
         if self.symbol.is_none() {
+            if let Some(stated) = self.file_symbols.get(path) {
+                return Ok(stated.clone());
+            }
             let in_columns = symbols_of_columns(path);
             let named = if in_columns.is_empty() { in_rows()? } else { in_columns };
             if !named.is_empty() {

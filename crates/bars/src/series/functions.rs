@@ -11,6 +11,7 @@
 //! Base bars before every column has a value are the warm-up. They are dropped up to a bar at which
 //! a bin of every timeframe begins, so that the bins after it are those that the functions saw.
 
+use std::collections::BTreeMap;
 use std::iter::repeat_n;
 use std::ops::Range;
 use std::path::Path;
@@ -141,6 +142,8 @@ struct Placed {
     slots: Vec<Vec<f64>>,
     /// The first bar after the warm-up.
     begin: usize,
+    /// The first bar at which all columns of a function have a value, by function.
+    begins: BTreeMap<String, usize>,
     /// False for bars without a value.
     is_kept: Vec<bool>,
 }
@@ -152,6 +155,8 @@ pub struct WithFunctions {
     pub bars: SpooledBars,
     /// Base bars of the warm-up, which were dropped.
     pub warm_up: usize,
+    /// Base bars before all columns of a function have a value, by function.
+    pub warm_up_by_function: BTreeMap<String, usize>,
     /// Base bars that were dropped later, as they have no value.
     pub without_value: usize,
 }
@@ -291,13 +296,13 @@ impl FunctionBars {
         on_error: OnError,
         folder: &Path,
     ) -> Result<WithFunctions> {
-        let Placed { slots, begin, is_kept } = self.placed(&answers.features, on_error)?;
+        let Placed { slots, begin, begins, is_kept } = self.placed(&answers.features, on_error)?;
         let targets = answers.targets.iter().flat_map(FunctionTargets::iter).map(|column| &column.values);
         let columns = self.in_order(slots.iter(), spec.target_kind.label_end().is_some(), targets);
         let mut writer = SpoolWriter::unnamed(folder, self.base.timeframe, columns.len())?;
         self.bars_with(&columns, begin, &is_kept).try_for_each(|bar| writer.push(bar))?;
         let without_value = self.base.len() - begin - writer.len();
-        Ok(WithFunctions { bars: writer.finish()?, warm_up: begin, without_value })
+        Ok(WithFunctions { bars: writer.finish()?, warm_up: begin, warm_up_by_function: begins, without_value })
     }
 
     /// The bars from place `begin` on as [`FunctionBars::with_columns`] gives them, for functions
@@ -350,7 +355,7 @@ impl FunctionBars {
     /// # Errors
     /// [`Error::Function`] for a column without values, or with a bar without one.
     pub fn followed(&self, features: &[Vec<FunctionColumn>], spec: &SeriesSpec, on_error: OnError) -> Result<Bars> {
-        let Placed { slots, begin, is_kept } = self.placed(features, on_error)?;
+        let Placed { slots, begin, is_kept, .. } = self.placed(features, on_error)?;
         let (own, seen) = self.base.columns.split_at(spec.columns().len());
         let columns: Vec<&Vec<f64>> = own.iter().chain(&slots).chain(seen).collect();
         let mut bars = Bars::with_capacity(self.base.timeframe, self.base.len() - begin);
@@ -362,14 +367,16 @@ impl FunctionBars {
     fn placed(&self, features: &[Vec<FunctionColumn>], on_error: OnError) -> Result<Placed> {
         let mut slots: Vec<Vec<f64>> = Vec::new();
         let mut is_kept = vec![true; self.base.len()];
-        let mut first = 0;
+        let mut begins: BTreeMap<String, usize> = BTreeMap::new();
         let functions = features.first().map_or(0, Vec::len);
         for place in 0..functions {
             for (bins, (call, columns)) in self.timeframes.iter().zip(self.calls().zip(features)) {
                 let column = &columns[place];
                 let begin = call.first_value(column)?;
                 // Bars before the first bin of all are no warm-up.
-                first = first.max(if begin == 0 { 0 } else { bins.places[begin].start });
+                let first = if begin == 0 { 0 } else { bins.places[begin].start };
+                let latest = begins.entry(column.function.clone()).or_default();
+                *latest = first.max(*latest);
                 let mut slot = vec![f64::NAN; self.base.len()];
                 for (bin, range) in bins.places.iter().enumerate().skip(begin) {
                     slot[range.clone()].fill(column.values[bin]);
@@ -381,7 +388,8 @@ impl FunctionBars {
                 slots.push(slot);
             }
         }
-        Ok(Placed { slots, begin: self.common_start(first), is_kept })
+        let first = begins.values().copied().max().unwrap_or(0);
+        Ok(Placed { slots, begin: self.common_start(first), begins, is_kept })
     }
 
     /// The first base bar from `first` on with which a bin of every timeframe begins.

@@ -30,7 +30,9 @@ pub struct SeriesSpec {
     /// in their order.
     pub features: Vec<Feature>,
     /// Number of base bars after a sample that decide its targets: one target each, or a class, or
-    /// the values of columns.
+    /// the values of columns. Where a column tells the ends of labels it is the most bars that a
+    /// label looks ahead: of the last so many bars of a segment, the first whose label has not
+    /// ended and those after it have no sample.
     pub horizon: usize,
     /// Kind of target. Columns among them are the last columns of the bars.
     pub target_kind: TargetKind,
@@ -125,6 +127,12 @@ impl SeriesSpec {
     /// Number of columns of the bars that are features.
     pub(crate) fn feature_columns(&self) -> usize {
         self.columns().len() + self.functions().len() * self.windows.len()
+    }
+
+    /// Base bars that must follow a sample in its segment: none where a column tells the ends of
+    /// labels, and else the horizon.
+    pub(crate) fn bars_after_sample(&self) -> usize {
+        if self.target_kind.label_end().is_some() { 0 } else { self.horizon }
     }
 
     /// Rule of each column of the bars that is a feature.

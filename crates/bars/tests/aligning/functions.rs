@@ -140,15 +140,18 @@ proptest! {
         with.bars.read(0..with.bars.len(), &mut rest).unwrap();
         let (names, label_end) = (vec!["y".to_owned()], Some("label_end".to_owned()));
         let target_kind = TargetKind::Columns(ColumnTargets { names, label_end, origin: TargetOrigin::Function });
-        let found = align(&[instrument(&rest)], &SeriesSpec { target_kind, ..with_function(&plain) });
         let expected = align(&[instrument(&bars)], &plain);
-        match (found, expected) {
-            (Ok(found), Ok(expected)) => {
-                prop_assert_eq!(bits(&found.targets), bits(&expected.targets));
-                prop_assert_eq!(bits(&found.weight), bits(&expected.weight));
-                prop_assert_eq!(found.label_end_time, expected.label_end_time);
+        // Bars with a label were lost for a horizon that no label has.
+        for horizon in [1, 8] {
+            let spec = SeriesSpec { horizon, target_kind: target_kind.clone(), ..with_function(&plain) };
+            match (align(&[instrument(&rest)], &spec), &expected) {
+                (Ok(found), Ok(expected)) => {
+                    prop_assert_eq!(bits(&found.targets), bits(&expected.targets));
+                    prop_assert_eq!(bits(&found.weight), bits(&expected.weight));
+                    prop_assert_eq!(&found.label_end_time, &expected.label_end_time);
+                }
+                (found, expected) => prop_assert_eq!(found.is_err(), expected.is_err()),
             }
-            (found, expected) => prop_assert_eq!(found.is_err(), expected.is_err()),
         }
     }
 }

@@ -263,6 +263,7 @@ impl RecipeArgs {
             zone: self.zone.clone(),
             known_zones: BTreeMap::new(),
             known_symbols: Vec::new(),
+            file_symbols: BTreeMap::new(),
             base: self.base,
             prices: self.prices.into(),
             on_error: self.on_error,

@@ -423,15 +423,23 @@ fn samples_without_times_that_are_counted_as_bars_are_a_warning() {
     assert!(!warnings().contains("has no /timestamps"));
 }
 
-/// Windows of longer bars than samples are apart were counted by the sample, with a warning alone.
-#[test]
-fn windows_without_times_that_stand_at_closes_of_a_base_tell_the_length_of_their_bars() {
-    let stage = Stage::new();
+/// Writes `windows.h5`: 300 windows of four bars in `/features`, and a target of each.
+fn write_windows_without_times(stage: &Stage) {
     stage.with_hdf5("windows.h5", |path| {
         let file = File::create(path).unwrap();
         let windows = file.new_dataset::<f32>().shape([300, 4, 2]).create("features").unwrap();
         windows.write_raw(&vec![0.5f32; 300 * 8]).unwrap();
         file.new_dataset::<f32>().shape([300, 1]).create("targets").unwrap().write_raw(&[0.5f32; 300]).unwrap();
+    });
+}
+
+/// Windows of longer bars than samples are apart were counted by the sample, with a warning alone.
+#[test]
+fn windows_without_times_that_stand_at_closes_of_a_base_tell_the_length_of_their_bars() {
+    let stage = Stage::new();
+    write_windows_without_times(&stage);
+    stage.with_hdf5("windows.h5", |path| {
+        let file = File::open_rw(path).unwrap();
         horizon_bars(&file, 10);
         let base = file.new_attr::<VarLenUnicode>().create("base").unwrap();
         base.write_scalar(&"M1".parse::<VarLenUnicode>().unwrap()).unwrap();
@@ -456,12 +464,7 @@ fn windows_without_times_that_stand_at_closes_of_a_base_tell_the_length_of_their
 #[test]
 fn labels_of_windows_without_times_are_as_long_as_the_file_tells() {
     let stage = Stage::new();
-    stage.with_hdf5("windows.h5", |path| {
-        let file = File::create(path).unwrap();
-        let windows = file.new_dataset::<f32>().shape([300, 4, 2]).create("features").unwrap();
-        windows.write_raw(&vec![0.5f32; 300 * 8]).unwrap();
-        file.new_dataset::<f32>().shape([300, 1]).create("targets").unwrap().write_raw(&[0.5f32; 300]).unwrap();
-    });
+    write_windows_without_times(&stage);
     let [message, _] = stage.fails("plan --data windows.h5", 2);
     assert!(message.contains("  f[\"timestamps\"] = times; f[\"samples/label_end_time\"] = ends"), "{message}");
     assert!(message.contains("Or give data.purge=0s") && !message.contains("8d"), "{message}");

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use megabatch_bars::{
-    BarFunctions, Error as BarsError, Overlaps, Zone, listed as listed_names, named_symbol, pair_without_ending,
+    BarFunctions, Error as BarsError, Overlaps, ReadOptions, Zone, listed as listed_names, named_symbol,
+    pair_without_ending, wanted_symbol,
 };
 use serde_json::{Value, json};
 
@@ -68,7 +69,7 @@ fn append_in(
     let mut kept = ExistingSeries::open(out)?;
     kept.recipe.require_one_context(FunctionUse::Kept(out), host)?;
     let base = kept.base()?;
-    let given = &Recipe { symbol: own_symbol(&kept, given), ..given.clone() };
+    let given = &with_own_symbol(&kept, given)?;
     take_stated_symbol(&mut kept, given, stated, out)?;
     take_stated_zone(&mut kept, given, stated);
     let given = &Recipe { bins: kept.recipe.named_bins(given, &kept.provenance)?, ..given.clone() };
@@ -79,9 +80,16 @@ fn append_in(
         // The name of a file that is not there would be taken for a symbol.
         path.metadata().map_err(|source| BarsError::Open { path: path.to_owned(), source })?;
     }
+    let before = kept.recipe.read_options();
+    for (path, symbols) in &new.file_symbols {
+        let known = kept.recipe.file_symbols.entry(path.clone()).or_default();
+        known.extend(symbols.iter().cloned());
+        known.sort_unstable();
+        known.dedup();
+    }
     require_known_symbols(&kept, &new, out)?;
     kept.files = SourceFiles::find(&kept.recipe, &kept.provenance, out)?;
-    let added = kept.files.without_these(&kept.recipe, &new)?;
+    let added = kept.files.without_these(&before, &kept.recipe, &new)?;
     kept.recipe.context = kept.recipe.context_with(&new.context, out)?;
     let context = other_context(&kept, host)?;
     let previous = PreviousSeries::new(&kept, &added);
@@ -94,9 +102,12 @@ fn append_in(
         ));
     }
     let mut recipe = kept.recipe.clone();
-    recipe.bars.extend(added.bars.iter().cloned());
-    recipe.bid.extend(added.bid.iter().cloned());
-    recipe.ask.extend(added.ask.iter().cloned());
+    for (files, more) in [(&mut recipe.bars, &added.bars), (&mut recipe.bid, &added.bid), (&mut recipe.ask, &added.ask)]
+    {
+        // Of a file of before, rows of one symbol more may be read.
+        let new: Vec<PathBuf> = more.iter().filter(|path| !files.contains(path)).cloned().collect();
+        files.extend(new);
+    }
     // Few bars do not show their timeframe.
     recipe.base = Some(base);
     if !stated.iter().any(|name| name == "overlaps") {
@@ -183,21 +194,43 @@ fn require_same_choices(recorded: &Recipe, new: &Recipe, stated: &[String], out:
     Ok(())
 }
 
-/// The symbol of `given`, or the only one of the series, if that is the same in upper or lower
-/// case, or the same currency pair without the ending of a broker. `None` for one of several
-/// symbols that all files of `given` tell by themselves.
-fn own_symbol(kept: &ExistingSeries, given: &Recipe) -> Option<String> {
-    let stated = given.symbol.as_ref()?;
-    let (symbols, options, pair) = (kept.symbols(), kept.recipe.read_options(), pair_without_ending(stated));
-    if let [only] = &symbols[..] {
-        let is_own = pair.as_ref() == Some(only) || only.eq_ignore_ascii_case(stated);
-        let symbol = if is_own { only } else { stated };
-        return Some(symbol.clone());
+/// The recipe `given` with the symbol of the series that it states, if that is the same in upper or
+/// lower case, or the same currency pair without the ending of a broker. One of several symbols is
+/// stated no longer if each file tells it by itself, or has rows of several symbols: of those the
+/// ones of this symbol are read.
+fn with_own_symbol(kept: &ExistingSeries, given: &Recipe) -> Result<Recipe> {
+    let Some(stated) = &given.symbol else { return Ok(given.clone()) };
+    let symbols = kept.symbols();
+    let Some(own) = own_among(&symbols, stated) else { return Ok(given.clone()) };
+    if symbols.len() == 1 {
+        return Ok(Recipe { symbol: Some(own.clone()), ..given.clone() });
     }
-    let is_stated = |found: Vec<String>| matches!(&found[..], [own] if own.eq_ignore_ascii_case(stated));
-    let is_told = |path: &Path| path.is_file() && options.symbols_of(path).is_ok_and(is_stated);
-    let are_told = given.files().into_iter().all(is_told);
-    (!are_told).then(|| stated.clone())
+    let (recorded, known) = (kept.recipe.files(), &kept.recipe.file_symbols);
+    let options = ReadOptions { file_symbols: BTreeMap::new(), ..kept.recipe.read_options() };
+    let mut told = Recipe { symbol: None, ..given.clone() };
+    for path in [&mut told.bars, &mut told.bid, &mut told.ask].into_iter().flatten() {
+        let found = if path.is_file() { options.symbols_of(path).unwrap_or_default() } else { Vec::new() };
+        match &found[..] {
+            [only] if only == own || only.eq_ignore_ascii_case(stated) => {}
+            [_, _, ..] if wanted_symbol(&found, own).is_some() => {
+                *path = std::path::absolute(&*path)?;
+                // All rows of a file of before may be in the series.
+                if !recorded.contains(&path.as_path()) || known.contains_key(path.as_path()) {
+                    told.file_symbols.insert(path.clone(), vec![own.clone()]);
+                }
+            }
+            _ => return Ok(given.clone()),
+        }
+    }
+    Ok(told)
+}
+
+/// The one of `symbols` that is `stated` in upper or lower case, or else its currency pair without
+/// the ending of a broker.
+fn own_among<'s>(symbols: &'s [String], stated: &str) -> Option<&'s String> {
+    let pair = pair_without_ending(stated);
+    let same = symbols.iter().find(|own| own.eq_ignore_ascii_case(stated));
+    same.or_else(|| symbols.iter().find(|own| pair.as_ref() == Some(*own)))
 }
 
 /// Takes the stated symbol for that of all files, if it is the one that the series has. The new
@@ -216,6 +249,10 @@ fn take_stated_symbol(kept: &mut ExistingSeries, new: &Recipe, stated: &[String]
             return Ok(());
         }
         [only] => format!("has bars of {only}; a new symbol needs a scaler of its own: ingest all files anew"),
+        several if own_among(several, symbol).is_none() => format!(
+            "has bars of {}; a new symbol needs a scaler of its own: ingest all files anew",
+            listed_names(several)
+        ),
         several => format!(
             "has several symbols ({}), which its files tell by their names or rows; leave the option out, and name the new file after its symbol, as those of before are named",
             listed_names(several)

@@ -47,6 +47,8 @@ pub(crate) struct FunctionAccount {
     context_bars: BTreeMap<String, usize>,
     /// Bars of the warm-up, by symbol.
     warm_up: BTreeMap<String, usize>,
+    /// Bars of the warm-up of each function, by symbol.
+    warm_up_by_function: BTreeMap<String, BTreeMap<String, usize>>,
     /// Bars that were dropped because a function gave no value.
     without_value: BTreeMap<String, usize>,
     /// Replayed calls.
@@ -428,9 +430,10 @@ impl Adding<'_> {
             self.account.proof.calls += proof.calls;
             self.account.proof.cuts += proof.cuts;
         }
-        let WithFunctions { bars, warm_up, without_value } =
+        let WithFunctions { bars, warm_up, warm_up_by_function, without_value } =
             seen.with_columns(&answers, &spec, self.recipe.on_error, self.folder.path())?;
         self.account.warm_up.insert(symbol.to_owned(), warm_up);
+        self.account.warm_up_by_function.insert(symbol.to_owned(), warm_up_by_function);
         self.account.without_value.insert(symbol.to_owned(), without_value);
         Ok(bars)
     }
@@ -512,15 +515,22 @@ impl FunctionAccount {
     /// # Errors
     /// A data error that asks for all their bars.
     pub(crate) fn require_whole_context(&self, provenance: &Value, path: &Path) -> Result<()> {
-        let context: Vec<String> = self.changed_context(provenance).into_iter().collect();
+        let mut context: Vec<String> = self.changed_context(provenance).into_iter().collect();
         if context.is_empty() || !self.changed(provenance).is_empty() {
             return Ok(());
         }
         let then = &provenance["functions"]["warm_up_bars"];
-        let begins_later = |(symbol, bars): &(&String, &usize)| {
-            then[symbol.as_str()].as_u64().is_some_and(|then| **bars as u64 > then)
-        };
+        let is_more = |symbol: &str, bars: usize| then[symbol].as_u64().is_some_and(|then| bars as u64 > then);
+        let begins_later = |(symbol, bars): &(&String, &usize)| is_more(symbol, **bars);
         let Some((symbol, &bars)) = self.warm_up.iter().find(begins_later) else { return Ok(()) };
+        let warm_ups = self.warm_up_by_function.get(symbol);
+        let is_late = |name: &String| {
+            let own = warm_ups.and_then(|warm_ups| warm_ups.get(&format!("{CONTEXT}{name}")));
+            own.is_some_and(|&bars| is_more(symbol, bars))
+        };
+        if context.iter().any(is_late) {
+            context.retain(is_late);
+        }
         Err(Error::data(format!(
             "{CONTEXT}{}: with these bars the first {} of {symbol} have no features, and fewer had none when {} was made; nothing was written: give all bars of the other instrument, those of then too, and not only new ones",
             context.join(", "),

@@ -79,6 +79,8 @@ pub struct Recipe {
     pub known_zones: BTreeMap<FormatName, Zone>,
     /// The symbols of a series, if the recipe is that of the series.
     pub known_symbols: Vec<String>,
+    /// The symbols whose rows are read of files that have rows of others too.
+    pub file_symbols: BTreeMap<PathBuf, Vec<String>>,
     /// Timeframe of the bars; found from their spacing if `None`.
     pub base: Option<Timeframe>,
     /// Prices as they were quoted, or adjusted for splits and dividends.
@@ -153,6 +155,7 @@ impl Default for Recipe {
             zone: None,
             known_zones: BTreeMap::new(),
             known_symbols: Vec::new(),
+            file_symbols: BTreeMap::new(),
             base: None,
             prices: Prices::AdjustedIfGiven,
             on_error: OnError::Fail,
@@ -249,6 +252,9 @@ impl Recipe {
         for path in recipe.paths_mut() {
             *path = std::path::absolute(&*path)?;
         }
+        for (path, symbols) in std::mem::take(&mut recipe.file_symbols) {
+            recipe.file_symbols.insert(std::path::absolute(path)?, symbols);
+        }
         Ok(recipe)
     }
 
@@ -260,6 +266,7 @@ impl Recipe {
             fallback_zone: None,
             known_zones: self.known_zones.clone(),
             known_symbols: self.known_symbols.clone(),
+            file_symbols: self.file_symbols.clone(),
             stamped_at: self.time,
             base: self.base,
             prices: self.prices,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use megabatch_bars::ReadOptions;
 use serde_json::Value;
 
 use super::Recipe;
@@ -60,13 +61,14 @@ impl SourceFiles {
         self.grown.is_empty() && self.rewritten.is_empty()
     }
 
-    /// `new` without files whose bytes the series has already for the same symbol.
-    pub(super) fn without_these(&self, recipe: &Recipe, new: &Recipe) -> Result<Recipe> {
+    /// `new` without files whose bytes the series has already for the same symbols, which the
+    /// options of `recipe` tell of new files, and those of `before` of the others.
+    pub(super) fn without_these(&self, before: &ReadOptions, recipe: &Recipe, new: &Recipe) -> Result<Recipe> {
         let options = recipe.read_options();
         let left = |new: &[PathBuf], recorded: &[PathBuf]| -> Result<Vec<PathBuf>> {
             let mut known = BTreeSet::new();
             for path in recorded {
-                known.insert((options.symbols_of(path)?, self.fingerprints[path].clone()));
+                known.insert((before.symbols_of(path)?, self.fingerprints[path].clone()));
             }
             let mut left = Vec::new();
             for path in new {

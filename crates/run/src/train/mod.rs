@@ -129,8 +129,8 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
     let device = resolve_device(&request.device, trained_on.as_deref(), ranks_have_gpus).to_owned();
     let request = &TrainRequest { device, ..request.clone() };
     if let Some(folds) = FoldPlan::from_config(&config)? {
-        if ranks.is_some() {
-            return Err(folds_not_distributed());
+        if let Some(mut ranks) = ranks {
+            return ranks.settle(Err(folds_not_distributed()));
         }
         return folds::train_folds(request, &folder, config, folds, host);
     }

@@ -71,6 +71,7 @@ pub(super) fn train(
     mut ranks: Option<Ranks>,
     told: &[String],
 ) -> Result<Trained> {
+    let rank = ranks.as_ref().map_or(0, |ranks| ranks.peers.rank());
     let prepared = prepare(request, folder, config, begin, host, ranks.as_ref(), told);
     let (session, mut trainer) = match &mut ranks {
         Some(ranks) => ranks.settle(prepared).and_then(|(session, trainer)| {
@@ -83,13 +84,24 @@ pub(super) fn train(
     }
     .or_else(|error| end_with(error, ranks.take().map(|ranks| ranks.peers), host))?;
     if let Some(ranks) = ranks {
-        trainer.join(ranks.peers, ranks.idle)?;
+        trainer.join(ranks.peers, ranks.idle).map_err(|error| told_once(error.into(), rank))?;
     }
     session.train(trainer, begin, host).map_err(|error| {
         let error = advise_smaller_model(&session.setup, error);
         let error = explain_shortage(&session.folder, &session.setup.device, error);
-        session.folder.advise(error)
+        told_once(session.folder.advise(error), rank)
     })
+}
+
+/// An error of `rank`, which another rank tells if it is the one that failed, or the first of all
+/// that have the same settings.
+fn told_once(error: Error, rank: usize) -> Error {
+    let is_told_by_another = match error.find::<trainer::Error>() {
+        Some(trainer::Error::OnRank { .. }) => true,
+        Some(trainer::Error::NotDistributed { .. } | trainer::Error::TooManyRanks { .. }) => rank > 0,
+        _ => false,
+    };
+    if is_told_by_another { error.told_by_another() } else { error }
 }
 
 /// Ends the exchange of `peers` unless one of them is lost; returns `error`.
@@ -383,7 +395,8 @@ impl Session {
     /// Trains to the end of the session.
     fn run_training(&self, trainer: &mut Trainer, begin: Begin, host: &Host<'_>) -> Result<SessionResult> {
         let run_lock = if trainer.is_first() { self.folder.take().map(Some) } else { Ok(None) };
-        let mut run_lock = settle(run_lock, |message| Ok(trainer.first_failure(message)?))?;
+        let rank = trainer.rank().rank();
+        let mut run_lock = settle(run_lock, rank, |message| Ok(trainer.first_failure(message)?))?;
         let checkpoints = self.folder.keep_checkpoints(&self.setup.config);
         let run = self.setup.run(&checkpoints);
         let resumed = match begin {
@@ -406,7 +419,7 @@ impl Session {
             true => self.watch(resume_point, begin, host).map(Some),
             false => host.cancel.watch(STEP_PATIENCE).map(|()| None),
         };
-        let mut watch = settle(watch, |message| Ok(trainer.first_failure(message)?))?;
+        let mut watch = settle(watch, rank, |message| Ok(trainer.first_failure(message)?))?;
         let (mut rollbacks, mut failure) = (resume_point.rollbacks, None);
         let outcome = trainer.train(&run, &mut |event| {
             if let Event::Rollback(rollback) = &event {

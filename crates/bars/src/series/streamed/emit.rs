@@ -198,7 +198,7 @@ impl<'a> InstrumentWriter<'a> {
             labels: Labels::new(
                 plan.spec.target_kind.clone(),
                 plan.spec.first_target_column(),
-                plan.spec.horizon,
+                plan.spec.bars_after_sample(),
                 plan.instruments[place].pip_size,
             ),
             piece,

@@ -348,12 +348,7 @@ impl<'a> SeriesPlan<'a> {
 
     fn selector(&self, place: usize) -> SampleSelector<'_> {
         let grid = self.grid.as_ref().map(TimesCursor::new);
-        SampleSelector {
-            index: &self.segment_indices[place],
-            horizon: self.spec.horizon,
-            stride: self.spec.stride,
-            grid,
-        }
+        SampleSelector { index: &self.segment_indices[place], stride: self.spec.stride, grid }
     }
 
     /// Number of samples of each segment of an instrument.
@@ -362,7 +357,7 @@ impl<'a> SeriesPlan<'a> {
         let mut selector = self.selector(place);
         let (mut times, mut chosen) = (Vec::new(), Vec::new());
         let count = |(segment, found): (usize, &segment_index::CountedSegment)| {
-            let range = found.sample_range(self.spec.horizon);
+            let range = found.sample_range();
             if self.grid.is_none() {
                 return Ok(range.len().div_ceil(self.spec.stride));
             }
@@ -383,9 +378,11 @@ impl<'a> SeriesPlan<'a> {
         let (bars, index) = (self.instruments[place].bars, &self.segment_indices[place]);
         let base_ns = self.base.duration_ns();
         let mut selector = self.selector(place);
-        let mut pieces = index.segments.iter().enumerate().flat_map(|(segment, found)| {
-            pieces_of(found.sample_range(self.spec.horizon)).map(move |piece| (segment, piece))
-        });
+        let mut pieces = index
+            .segments
+            .iter()
+            .enumerate()
+            .flat_map(|(segment, found)| pieces_of(found.sample_range()).map(move |piece| (segment, piece)));
         let (mut times, mut chosen) = (Vec::new(), Vec::new());
         Box::new(move |out| {
             let before = out.len();
@@ -484,7 +481,6 @@ impl<'a> SeriesPlan<'a> {
 /// Chooses the base bars of one instrument at which samples stand, in one go through them.
 struct SampleSelector<'a> {
     index: &'a SegmentIndex,
-    horizon: usize,
     stride: usize,
     grid: Option<TimesCursor<'a>>,
 }
@@ -493,7 +489,7 @@ impl SampleSelector<'_> {
     /// Adds those of the bars `piece` of a segment, which open at `times`, counted from the
     /// piece's first.
     fn choose(&mut self, segment: usize, piece: &Range<usize>, times: &[i64], chosen: &mut Vec<usize>) -> Result<()> {
-        let range = self.index.segments[segment].sample_range(self.horizon);
+        let range = self.index.segments[segment].sample_range();
         let own = range.start.max(piece.start)..range.end.min(piece.end);
         match &mut self.grid {
             None => {
@@ -523,7 +519,10 @@ fn segment_indices(
         Binning::new(window.timeframe, instruments[0].bars.timeframe(), &spec.bins, spec.column_rules())?;
     }
     let counted = instruments.par_iter().map(|one| {
-        let index = SegmentIndex::count(one.bars, spec, windows)?;
+        let mut index = SegmentIndex::count(one.bars, spec, windows)?;
+        if let Ok(index) = &mut index {
+            index.add_labelled(one.bars, spec)?;
+        }
         match observe(one.bars.len()) {
             ControlFlow::Continue(()) => Ok(index),
             ControlFlow::Break(()) => Err(Error::Interrupted),

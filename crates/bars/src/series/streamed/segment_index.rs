@@ -4,6 +4,7 @@
 use std::ops::Range;
 
 use crate::bar_source::{BarSource, partition_point, pieces_of};
+use crate::bars::Bars;
 use crate::clean::gaps::Gap;
 use crate::error::message::BarShortage;
 use crate::error::{Error, Result};
@@ -29,6 +30,8 @@ pub(crate) struct CountedSegment {
     pub(crate) bins: Vec<usize>,
     /// The first base bar by whose close all windows are full.
     first_full: Option<usize>,
+    /// Place after the last base bar at which a sample may stand.
+    samples_end: usize,
 }
 
 /// A bar that cannot be put into the bins of a timeframe.
@@ -72,6 +75,36 @@ impl SegmentIndex {
         Ok(bad.map_or(Ok(SegmentIndex { segments }), Err))
     }
 
+    /// Lets samples stand at the bars of the horizon that ends each segment, up to the first whose
+    /// label has not ended there, if a column of `source` tells the ends of labels. Bars that are
+    /// added later may decide the labels from that one on.
+    ///
+    /// # Errors
+    /// As reading `source`.
+    pub(crate) fn add_labelled(&mut self, source: &dyn BarSource, spec: &SeriesSpec) -> Result<()> {
+        if spec.target_kind.label_end().is_none() {
+            return Ok(());
+        }
+        let first = spec.first_target_column();
+        let end = first + spec.target_kind.columns().len();
+        let mut bars = Bars::with_capacity(source.timeframe(), 0);
+        for segment in &mut self.segments {
+            let close_time = segment.close_time;
+            for piece in pieces_of(segment.samples_end..segment.bars.end) {
+                let count = piece.len();
+                source.read(piece, &mut bars)?;
+                let has_targets = |bar: usize| bars.columns[first..end].iter().all(|column| !column[bar].is_nan());
+                let has_ended = |bar: usize| bars.columns[end][bar] <= close_time as f64;
+                let labelled = (0..count).take_while(|&bar| has_ended(bar) && has_targets(bar)).count();
+                segment.samples_end += labelled;
+                if labelled < count {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn bars(&self) -> usize {
         self.segments.last().map_or(0, |segment| segment.bars.end)
     }
@@ -80,9 +113,9 @@ impl SegmentIndex {
 impl CountedSegment {
     /// The base bars at which samples may stand. A window that is full stays full, so that they are
     /// one run.
-    pub(crate) fn sample_range(&self, horizon: usize) -> Range<usize> {
-        let after_last = self.bars.end.saturating_sub(horizon).max(self.bars.start);
-        self.first_full.map_or(after_last, |first| first.min(after_last))..after_last
+    pub(crate) fn sample_range(&self) -> Range<usize> {
+        let end = self.samples_end;
+        self.first_full.map_or(end, |first| first.min(end))..end
     }
 
     pub(crate) fn first_full(&self) -> Option<usize> {
@@ -138,8 +171,8 @@ pub(crate) fn too_short(
 ) -> Result<Error> {
     let longest = index.segments.iter().max_by_key(|segment| segment.bars.len());
     let range = longest.map_or(0..0, |segment| segment.bars.clone());
-    let with_horizon = range.start..range.end.saturating_sub(spec.horizon).max(range.start);
-    let closed = closed_with(source, with_horizon, spec, windows)?;
+    let with_label = longest.map_or(0..0, |segment| segment.bars.start..segment.samples_end);
+    let closed = closed_with(source, with_label, spec, windows)?;
     let shortage = |(window, bars): (&Window, usize)| BarShortage {
         timeframe: window.timeframe,
         bars,
@@ -157,6 +190,7 @@ pub(crate) fn too_short(
 /// Counter of one segment at a time.
 struct SegmentCounter {
     base_ns: i64,
+    horizon: usize,
     start: usize,
     open_time: i64,
     bins: Vec<TimeBins>,
@@ -169,6 +203,7 @@ impl SegmentCounter {
         let bins = |window: &Window| TimeBins::new(window.timeframe, base, &spec.bins, needed(window));
         SegmentCounter {
             base_ns: base.duration_ns(),
+            horizon: spec.horizon,
             start: 0,
             open_time: 0,
             bins: windows.iter().map(bins).collect(),
@@ -207,6 +242,7 @@ impl SegmentCounter {
             close_time,
             bins: self.bins.iter().map(|bins| bins.count).collect(),
             first_full: self.first_full,
+            samples_end: end.saturating_sub(self.horizon).max(self.start),
         }
     }
 }

@@ -85,6 +85,11 @@ pub(super) fn find_moved_files(series: &Path, provenance: &mut Value, recipe: &m
     if moved.is_empty() {
         return;
     }
+    let present = |(path, symbols): (PathBuf, Vec<String>)| match moved.get(&shown(&path)) {
+        Some(found) => (PathBuf::from(found), symbols),
+        None => (path, symbols),
+    };
+    recipe.file_symbols = std::mem::take(&mut recipe.file_symbols).into_iter().map(present).collect();
     for file in files_mut(provenance) {
         if let Some(found) = file["file"].as_str().and_then(|path| moved.get(path)) {
             file["file"] = json!(found);

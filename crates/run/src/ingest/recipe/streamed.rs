@@ -100,7 +100,9 @@ impl Recipe {
         };
         let sizes: Vec<u64> = groups.iter().map(size).collect();
         let pass = Pass::begin(host, "read", "bytes", sizes.iter().sum());
-        let parsing = Parsing { options: &options, rows: &rows, fingerprints: &fingerprints };
+        // Each symbol is stated. A copy of all for each of thousands would cost more than its bars.
+        let one_symbol = ReadOptions { known_symbols: Vec::new(), ..options.clone() };
+        let parsing = Parsing { options: &one_symbol, rows: &rows, fingerprints: &fingerprints };
         let together = groups.par_iter().zip(&sizes).with_max_len(1);
         let parsed = together.map(|(files, &size)| {
             let parsed = parsing.parse(files, folder, &pass)?;

@@ -1,6 +1,6 @@
 //! A recipe as the arguments of `ingest`, which the series file keeps.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use megabatch_bars::{ColumnFeature, Feature, Overlaps, Prices, Repeats, StampedAt, Weekends};
 
@@ -12,6 +12,9 @@ type Words<T, const N: usize> = [(&'static str, T); N];
 /// Options by which rows are read. Days and weeks that are longer than the shortest timeframe open
 /// no earlier than their time; without timeframes none does.
 const READING: [&str; 6] = ["zone", "time", "prices", "on-error", "repeats", "timeframes"];
+
+/// Name of the words with a symbol, and a file of which its rows are read. No user states them.
+const ROWS: &str = "rows";
 
 const TIME: Words<StampedAt, 2> = [("open", StampedAt::Open), ("close", StampedAt::Close)];
 const PRICES: Words<Prices, 3> =
@@ -58,6 +61,9 @@ impl Recipe {
         ];
         words.extend(given.into_iter().filter_map(|(name, value)| value.map(|value| format!("--{name}={value}"))));
         words.extend(self.context.iter().map(|file| format!("--context={file}")));
+        for (path, symbols) in &self.file_symbols {
+            words.extend(symbols.iter().map(|symbol| format!("--{ROWS}={symbol}={}", path.display())));
+        }
         for (side, paths) in [("bid", &self.bid), ("ask", &self.ask)] {
             words.extend(paths.iter().map(|path| format!("--{side}={}", path.display())));
         }
@@ -83,6 +89,13 @@ impl Recipe {
                 Some((name, value)) => (name, value),
                 None => (option, words.next()?),
             };
+            if name == ROWS {
+                // A symbol such as EURUSD=X has the sign too. Paths are absolute.
+                let (symbol, path) = value.split_once("=/")?;
+                let symbols = recipe.file_symbols.entry(Path::new("/").join(path)).or_default();
+                symbols.push(symbol.to_owned());
+                continue;
+            }
             recipe.set(name, value)?;
             if let "bid" | "ask" = name {
                 while let Some(path) = words.next_if(|word| !option.contains('=') && !word.starts_with("--")) {
@@ -196,6 +209,7 @@ mod tests {
             "--bid a.csv b.csv --ask c.csv d.csv --zone=-05:00",
             "a.csv --features body,function:strength --function-columns=column:flow:sum,column:depth",
             "a.csv --context DXY=dxy.csv --context=X=a=b.csv --features body,function:DXY.body",
+            "/data/a.csv --rows=EURUSD=X=/data/a.csv --rows=GBPUSD=/data/a.csv",
             "a.csv --bins new-york+7 --timeframes M1:9,D1:3",
             "a.csv --bins=-05:00",
             "a.csv b.csv --own-bars=true",

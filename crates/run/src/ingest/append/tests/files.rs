@@ -67,24 +67,35 @@ fn sources_may_grow_in_place() {
     }
 }
 
+/// A recipe of days of a share.
+fn daily(file: PathBuf) -> Recipe {
+    Recipe { timeframes: windows("D1:5"), features: "log_return".parse().unwrap(), ..base(vec![file]) }
+}
+
+/// A series in `folder` of the first `count` days of a share, by their dates.
+fn days_series(folder: &Path, count: usize) -> PathBuf {
+    let (old, out) = (days(folder.join("KO-old.csv"), 0..count, |_, date| date.to_owned()), folder.join("series.h5"));
+    ingest(&daily(old), &out, &Host::silent()).unwrap();
+    out
+}
+
+/// Appends the days of `file`, of which the one at place `last` closes last.
+fn append_days(file: PathBuf, last: usize, out: &Path) -> CommandReport {
+    let report = append(&daily(file), &[], out, &Host::silent()).unwrap();
+    let closes = (17_532 + last / 5 * 7 + last % 5 + 1) as i64 * 86_400_000_000_000;
+    assert_eq!(report.json["source"]["instruments"][0]["last_close_time_ns"], closes, "{}", report.text);
+    report
+}
+
 /// A last day that stood at 15:30 opened then, and the row of the next day was refused.
 #[test]
 fn a_day_that_carries_a_time_of_day_is_appended_as_that_of_its_date() {
     let folder = tempfile::tempdir().unwrap();
-    let old = days(folder.path().join("KO-old.csv"), 0..60, |_, date| date.to_owned());
-    let out = folder.path().join("series.h5");
-    let made_of = |file: PathBuf| Recipe {
-        timeframes: windows("D1:5"),
-        features: "log_return".parse().unwrap(),
-        ..base(vec![file])
-    };
-    ingest(&made_of(old), &out, &Host::silent()).unwrap();
+    let out = days_series(folder.path(), 60);
     for (name, rows) in [("KO-1.csv", 60..61), ("KO-2.csv", 59..63)] {
         let last = rows.end - 1;
         let live = |k: usize, date: &str| if k == last { format!("{date} 15:30") } else { date.to_owned() };
-        let report = append(&made_of(days(folder.path().join(name), rows, live)), &[], &out, &Host::silent()).unwrap();
-        let closes = (17_532 + last / 5 * 7 + last % 5 + 1) as i64 * 86_400_000_000_000;
-        assert_eq!(report.json["source"]["instruments"][0]["last_close_time_ns"], closes, "{}", report.text);
+        let report = append_days(days(folder.path().join(name), rows, live), last, &out);
         let warnings = report.json["warnings"].to_string();
         assert!(warnings.contains("15:30:00, and nearly all other rows are midnights"), "{warnings}");
     }
@@ -95,20 +106,10 @@ fn a_day_that_carries_a_time_of_day_is_appended_as_that_of_its_date() {
 #[test]
 fn midnights_of_an_exchange_are_appended_to_dates() {
     let folder = tempfile::tempdir().unwrap();
-    let old = days(folder.path().join("KO-old.csv"), 0..59, |_, date| date.to_owned());
-    let out = folder.path().join("series.h5");
-    let made_of = |file: PathBuf| Recipe {
-        timeframes: windows("D1:5"),
-        features: "log_return".parse().unwrap(),
-        ..base(vec![file])
-    };
-    ingest(&made_of(old), &out, &Host::silent()).unwrap();
+    let out = days_series(folder.path(), 59);
     let midnight = |k: usize, date: &str| format!("{date} 00:00:00+0{}:00", if k < 60 { 0 } else { 1 });
     for last in 59..64 {
-        let night = days(folder.path().join(format!("KO-{last}.csv")), last - 1..last + 1, midnight);
-        let report = append(&made_of(night), &[], &out, &Host::silent()).unwrap();
-        let closes = (17_532 + last / 5 * 7 + last % 5 + 1) as i64 * 86_400_000_000_000;
-        assert_eq!(report.json["source"]["instruments"][0]["last_close_time_ns"], closes, "{}", report.text);
+        append_days(days(folder.path().join(format!("KO-{last}.csv")), last - 1..last + 1, midnight), last, &out);
     }
     leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
 }
@@ -240,6 +241,40 @@ fn a_file_of_one_of_several_symbols_with_endings_is_appended() {
     let stated = Recipe { symbol: Some("eurusd.r".to_owned()), ..recipe };
     let report = append(&stated, &["symbol".to_owned()], &stage.out, &Host::silent()).unwrap();
     assert_eq!(report.json["appended"]["samples"], 0);
+    // Without bars any symbol was accepted.
+    let unknown = Recipe { symbol: Some("NOPE".to_owned()), bars: Vec::new(), ..stated };
+    let refused = append(&unknown, &["symbol".to_owned()], &stage.out, &Host::silent()).unwrap_err().to_string();
+    assert!(
+        refused.contains("--symbol NOPE: ") && refused.contains("has bars of EURUSD.r, GBPUSD.r; a new symbol needs"),
+        "{refused}"
+    );
+}
+
+/// A stated symbol was refused for a file of several, beside a series of several.
+#[test]
+fn rows_of_one_of_several_symbols_are_appended_from_a_file_of_several() {
+    let stage = Stage::new();
+    let plain = Recipe { symbol_pattern: None, ..base(Vec::new()) };
+    let old = ["EURUSD.csv", "GBPUSD.csv"].map(|name| part(&stage.whole, name, 0..CUT));
+    ingest(&Recipe { bars: old.to_vec(), ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
+    let whole = fs::read_to_string(&stage.whole).unwrap();
+    let rows = whole.lines().skip(CUT).map(|row| format!("{row},GBPUSD.r\n{row},EURUSD.r\n{row},AUDUSD.r\n"));
+    let mixed = stage.whole.with_file_name("mixed.csv");
+    fs::write(&mixed, format!("{},symbol\n{}", whole.lines().next().unwrap(), rows.collect::<String>())).unwrap();
+    let append_as = |symbol: &str| {
+        let recipe = Recipe { bars: vec![mixed.clone()], symbol: Some(symbol.to_owned()), ..plain.clone() };
+        append(&recipe, &["symbol".to_owned()], &stage.out, &Host::silent())
+    };
+    let refused = append_as("AUDUSD.r").unwrap_err().to_string();
+    assert!(refused.contains("has bars of EURUSD, GBPUSD; a new symbol needs a scaler"), "{refused}");
+    let rows = rows_in(&stage.whole) - CUT;
+    for (symbol, counts) in [("EURUSD.r", [rows, 0]), ("gbpusd", [0, rows])] {
+        let report = append_as(symbol).unwrap();
+        assert_eq!(report.json["appended"]["bars"], serde_json::json!({ "EURUSD": counts[0], "GBPUSD": counts[1] }));
+        // They are found again.
+        leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+        assert_eq!(append_as(symbol).unwrap().json["appended"]["samples"], 0);
+    }
 }
 
 /// `--symbol eurusd.r` was refused for a series of `EURUSD.r`.
