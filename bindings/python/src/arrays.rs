@@ -172,7 +172,7 @@ pub(crate) fn graph_arrays(py: Python<'_>, graph: GraphInPlace, writable: bool) 
         let Some(FloatTable { values, shape }) = table else { continue };
         let (held, address) = match values {
             FloatValues::InPlace(array) => (file.clone(), array.address),
-            FloatValues::Widened(mut values) => {
+            FloatValues::Copied(mut values) => {
                 let address = values.as_mut_ptr().expose_provenance();
                 (HeldMemory::new(py, values)?, address)
             }

@@ -368,6 +368,9 @@ class States(Windows):
         larger = self.loader(FOUR_BATCHES, shuffle=True).state_dict()
         with self.assertRaisesRegex(mb.CapacityError, "chunks have 128 samples"):
             self.loader(shuffle=True).load_state_dict(larger)
+        self.windows(seed=1)
+        with self.assertRaisesRegex(mb.ConfigError, "windows-gzip.h5: the state is of a loader with other data"):
+            self.loader(shuffle=True).load_state_dict(state)
         self.windows(samples=300)
         with self.assertRaisesRegex(mb.ConfigError, "a file of other length"):
             self.loader(shuffle=True).load_state_dict(state)

@@ -99,7 +99,7 @@ class Graphs(InFolder):
         self.assertIn(key, self.graphs)
         self.assertEqual(len(list(self.graphs)), 40)
 
-    def test_floats_lie_where_the_file_is_mapped(self) -> None:
+    def test_floats_lie_in_the_memory_of_the_file(self) -> None:
         first, again = self.graphs[3], mb.graph.open(self.path)[3]
         assert first.x is not None and first.edge_attr is not None and first.y is not None and again.x is not None
         for array in (first.x, first.edge_attr, first.y):

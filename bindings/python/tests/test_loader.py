@@ -312,6 +312,15 @@ class States(InFolder):
             other.load_state_dict(state)
         other.load_state_dict({key: value for key, value in state.items() if key != "data"})
 
+    def test_a_state_of_another_windows_file_of_the_same_length_is_refused(self) -> None:
+        # It was taken, as windows have no fingerprint at hand.
+        state = self.series(layout="windows").loader(50, shuffle=True).state_dict()
+        self.series(layout="windows", compression="lzf").loader(50, shuffle=True).load_state_dict(state)
+        other = self.series(layout="windows", seed=1).loader(50, shuffle=True)
+        with self.assertRaisesRegex(mb.ConfigError, "the state is of a loader with other data: their batches differ"):
+            other.load_state_dict(state)
+        other.load_state_dict({**state, "data": None})
+
     def test_a_copy_stands_where_its_loader_does(self) -> None:
         loader = self.series().loader(50, shuffle=True, seed=4)
         list(loader)

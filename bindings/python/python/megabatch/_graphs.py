@@ -47,8 +47,8 @@ _FLOATS = ("edge_weight", "edge_attr", "x", "y")
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
-    """A graph with N nodes and E edges. Arrays of floats are seen in the file's memory, without a copy, and
-    read-only; absent ones are `None`."""
+    """A graph with N nodes and E edges. Arrays of floats are read-only and seen in the file's memory; those of a file
+    above 128 MiB are a copy. Absent ones are `None`."""
 
     key: str
     """Its name in the file, such as a day."""
@@ -208,7 +208,8 @@ class Graphs(Sequence[Graph]):
     def pyg(self, which: Key) -> Any:
         """A graph as a `Data` of PyTorch Geometric, with edges by the node that they go to. Its tensors of floats lie
         in the file's memory, without a copy: as in a dataset in memory, what is written to one stays for the next
-        `pyg` of the graph. It changes neither the file nor batches nor other processes."""
+        `pyg` of the graph. It changes neither the file nor batches nor other processes. Of a file above 128 MiB, or in
+        half precision, they are a copy, and the next `pyg` is as the file is."""
         with required("graphs.pyg()", "without it, graphs[which] gives a graph as arrays of numpy"):
             import torch
             import torch_geometric.data

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import threading
 import zlib
@@ -24,7 +25,7 @@ from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require_dtyp
 from ._loader_arguments import InTurn, checked_place, checked_ranks, leaves_out_remainder, order_of, refuse_unknown
 from .dataset import Dataset, StrPath
 from .errors import CapacityError, ConfigError
-from .loader import require_same_order
+from .loader import file_mark, require_same_data, require_same_order
 
 __all__ = ["ChunkDataLoader"]
 
@@ -443,11 +444,15 @@ class ChunkDataLoader(InTurn):
         chosen = 0 if own is None else zlib.crc32(own.tobytes())
         return {**{key: getattr(self._order, key) for key in keys}, "chosen": chosen}
 
+    @functools.cached_property
+    def _mark(self) -> str | None:
+        return file_mark(self._dataset)
+
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands, for `load_state_dict` of a loader of any rank, world size and device."""
         epoch, batch = self._place()
         order = {**self._decides(), "samples_per_chunk": self._order.samples_per_chunk}
-        return {"version": 1, "epoch": epoch, "batch": batch, "order": order}
+        return {"version": 1, "epoch": epoch, "batch": batch, "order": order, "data": self._mark}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where another loader stood. Shuffled, this one takes chunks of as many samples as the other one."""
@@ -459,6 +464,7 @@ class ChunkDataLoader(InTurn):
                 key="state",
             )
         require_same_order(state, self._decides(), others, path)
+        require_same_data(state, self._mark, path)
         epoch, batch = checked_place(state, lambda _: len(self), path)
         if self._order.shuffle:
             self._take_chunks_of(whole_number(state["order"]["samples_per_chunk"], "samples_per_chunk", 1, path=path))

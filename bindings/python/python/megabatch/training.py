@@ -287,7 +287,7 @@ def train(
     the run. `on_step` sees each step and may end the run with `step.stop()`; if it raises, the run saves a checkpoint
     and ends, and the exception comes through. So it does for Ctrl-C, and in the main thread for SIGTERM and SIGHUP, which
     raise `SystemExit` unless the program handles or ignores them. `resume=True` goes on with the run in `out`, with
-    `device="auto"` on its kind of device, and needs no data. `init` are weights to begin with: a run or its folder, or
+    `device="auto"` on its device, and needs no data. `init` are weights to begin with: a run or its folder, or
     what `import_weights` takes.
 
     Under `mpirun python`, all processes train one model, to the weights of one process; `out` is the same folder for

@@ -256,13 +256,11 @@ impl WeekEnds {
         let are_alike = missed.iter().all(|weekend| (past_ns(weekend) - past_ns(first)).abs() <= TOLERANCE_NS);
         let is_clear = missed.len() >= DOUBT_WEEKS_MIN && 2 * missed.len() > weeks && are_alike;
         let was_known = 2 * before.agreeing(&utc) > before.weekends.len();
-        let shown = display_utc(new_york().wall_ns(first.close_ns));
         (is_clear && was_known).then(|| {
             format!(
-                "{} of {weeks} weeks of the new bars do not close on Friday at 17:00 in New York, as those before do, but at one other hour ({} at {}): if their times have no offset, check their zone",
+                "{} of {weeks} weeks of the new bars do not close on Friday at 17:00 in New York, as those before do, but at one other hour ({}): if their times have no offset, check their zone",
                 missed.len(),
-                &shown[..10],
-                &shown[11..16]
+                shown_in_new_york(first.close_ns)
             )
         })
     }
@@ -279,7 +277,7 @@ impl WeekEnds {
                 ));
             }
             // Long bars close alike on several clocks.
-            (closes == found.closes && 2 * (opens - found.opens.min(opens)) > weeks).then(|| {
+            (closes == found.closes && 2 * opens.saturating_sub(found.opens) > weeks).then(|| {
                 format!(
                     "the bars are read as {zone}, but then only {} of {weeks} weeks begin on Sunday at 17:00 in New York; as {better} it is {opens}: check the time zone",
                     found.opens
@@ -325,15 +323,8 @@ impl WeekEnds {
 
     /// A warning that names the weeks which close at another time.
     fn missed(&self, zone: &Zone) -> Option<String> {
-        let missed: Vec<String> = self
-            .weekends
-            .iter()
-            .filter(|weekend| !self.closes(zone, weekend))
-            .map(|weekend| {
-                let shown = display_utc(new_york().wall_ns(zone.utc_ns(weekend.close_ns)));
-                format!("{} at {}", &shown[..10], &shown[11..16])
-            })
-            .collect();
+        let missed = self.weekends.iter().filter(|weekend| !self.closes(zone, weekend));
+        let missed: Vec<String> = missed.map(|weekend| shown_in_new_york(zone.utc_ns(weekend.close_ns))).collect();
         (!missed.is_empty()).then(|| {
             format!(
                 "{} of {} weeks do not close on Friday at 17:00 in New York with the times read as {zone}, the clock that fits best: {}; if they are no holidays, the file's clock is another: state its zone",
@@ -395,6 +386,12 @@ impl WeekEnds {
 fn past_ns(zone: &Zone, wall_ns: i64, moment_ns: i64) -> i64 {
     let past_ns = new_york().wall_ns(zone.utc_ns(wall_ns)) - moment_ns;
     (past_ns + WEEK_NS / 2).rem_euclid(WEEK_NS) - WEEK_NS / 2
+}
+
+/// Date and hour in New York.
+fn shown_in_new_york(utc_ns: i64) -> String {
+    let shown = display_utc(new_york().wall_ns(utc_ns));
+    format!("{} at {}", &shown[..10], &shown[11..16])
 }
 
 fn new_york() -> Zone {

@@ -102,6 +102,10 @@ fn a_gpu_that_is_elsewhere_is_planned_for() {
     let [message, _] = stage.fails(&plan(64, reserve), CAPACITY);
     let advice = "; gpu_optimization.driver_reserve_gb=10 leaves too little; use a smaller one, or auto";
     assert!(message.contains("0 B are available there") && message.contains(advice), "{message}");
+    // A smaller reserve was the advice where the whole memory is too small.
+    let reserve = "--memory-gb 0.00001 --set gpu_optimization.driver_reserve_gb=10";
+    let [message, _] = stage.fails(&plan(64, reserve), CAPACITY);
+    assert!(message.contains("no smaller batch would; use a smaller model.hidden"), "{message}");
     let [message, _] = stage.fails("plan --data series.h5 --device cuda:x", 2);
     assert!(message.contains("cuda:x"), "{message}");
 }

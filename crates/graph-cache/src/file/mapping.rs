@@ -80,16 +80,11 @@ impl FileBytes {
         }
     }
 
-    /// The bytes once more, to be written by this process alone: pages of a mapped file are copied
-    /// when they are first written.
-    pub(crate) fn private(&self) -> io::Result<PrivateBytes> {
-        match self {
-            FileBytes::Mapped(mapping) => mapping.private().map(PrivateBytes::Mapped),
-            FileBytes::Owned { lines, .. } => {
-                let mut lines = lines.clone();
-                Ok(PrivateBytes::Owned { address: lines.as_mut_ptr().expose_provenance(), _lines: lines })
-            }
-        }
+    /// A copy that this process alone writes; `None` for a mapped file.
+    pub(crate) fn private(&self) -> Option<PrivateBytes> {
+        let FileBytes::Owned { lines, .. } = self else { return None };
+        let mut lines = lines.clone();
+        Some(PrivateBytes { address: lines.as_mut_ptr().expose_provenance(), _lines: lines })
     }
 
     /// A copy of bytes that are in memory already.
@@ -102,18 +97,15 @@ impl FileBytes {
 
 /// A file's bytes that may be written, by their addresses alone.
 #[derive(Debug)]
-pub(crate) enum PrivateBytes {
-    Mapped(system::PrivateMapping),
-    Owned { address: usize, _lines: Vec<CacheLine> },
+pub(crate) struct PrivateBytes {
+    address: usize,
+    _lines: Vec<CacheLine>,
 }
 
 impl PrivateBytes {
     /// Address of the first byte.
     pub(crate) fn address(&self) -> usize {
-        match self {
-            PrivateBytes::Mapped(mapping) => mapping.address(),
-            PrivateBytes::Owned { address, .. } => *address,
-        }
+        self.address
     }
 }
 

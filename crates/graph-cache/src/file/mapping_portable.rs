@@ -25,20 +25,6 @@ impl Mapping {
     pub(super) fn file(&self) -> io::Result<File> {
         match self.0 {}
     }
-
-    pub(super) fn private(&self) -> io::Result<PrivateMapping> {
-        match self.0 {}
-    }
-}
-
-/// There are none.
-#[derive(Debug)]
-pub(crate) struct PrivateMapping(Infallible);
-
-impl PrivateMapping {
-    pub(super) fn address(&self) -> usize {
-        match self.0 {}
-    }
 }
 
 impl Deref for Mapping {

@@ -30,37 +30,6 @@ impl Mapping {
     pub(super) fn file(&self) -> io::Result<File> {
         self.file.try_clone()
     }
-
-    /// The same bytes elsewhere, copied by pages when they are written.
-    pub(super) fn private(&self) -> io::Result<PrivateMapping> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping, at an address that the system chooses, takes nothing from anyone.
-        let start = unsafe { mmap(ptr::null_mut(), self.len, protection, MapFlags::PRIVATE, &self.file, 0) }?;
-        Ok(PrivateMapping { address: start.expose_provenance(), len: self.len })
-    }
-}
-
-/// A file's bytes that this process may write. No reference to them is ever made here.
-#[derive(Debug)]
-pub(crate) struct PrivateMapping {
-    address: usize,
-    len: usize,
-}
-
-impl PrivateMapping {
-    /// Address of the first byte.
-    pub(super) fn address(&self) -> usize {
-        self.address
-    }
-}
-
-impl Drop for PrivateMapping {
-    fn drop(&mut self) {
-        // SAFETY: the range was mapped for this mapping alone, which whoever takes addresses from
-        // it keeps.
-        let unmapped = unsafe { munmap(ptr::with_exposed_provenance_mut(self.address), self.len) };
-        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
-    }
 }
 
 pub(super) fn map(file: File) -> io::Result<FileBytes> {

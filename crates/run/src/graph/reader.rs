@@ -15,12 +15,12 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct GraphReader {
     file: GraphFile,
-    /// Memory of [`GraphReader::graph`], from its first call on.
-    private: Arc<OnceLock<Arc<PrivateGraphs>>>,
+    /// Memory of [`GraphReader::graph`], from its first call on; `None` for a mapped file.
+    private: Arc<OnceLock<Option<Arc<PrivateGraphs>>>>,
 }
 
-/// One graph, whose floats lie in memory of the file that programs may write. N nodes, E edges; F,
-/// A and K features, attributes and targets.
+/// One graph, whose floats lie in memory that programs may write. N nodes, E edges; F, A and K
+/// features, attributes and targets.
 #[derive(Clone, Debug)]
 pub struct GraphInPlace {
     /// `[2, E]` the nodes that edges come from, then those that they go to.
@@ -35,8 +35,8 @@ pub struct GraphInPlace {
     pub x: Option<FloatTable>,
     /// [N, K] of nodes or [1, K] of the graph. Unknown ones are NaN.
     pub y: Option<FloatTable>,
-    /// Memory that the floats may lie in: whoever uses them keeps it.
-    pub memory: Arc<PrivateGraphs>,
+    /// Memory that the floats may lie in: whoever uses them keeps it. `None` for a mapped file.
+    pub memory: Option<Arc<PrivateGraphs>>,
 }
 
 /// Numbers of a graph, row-major.
@@ -53,8 +53,8 @@ pub struct FloatTable {
 pub enum FloatValues {
     /// In the memory of the file.
     InPlace(FloatArray),
-    /// In memory of their own, as the file has them in half precision.
-    Widened(Vec<f32>),
+    /// In memory of their own, as the file is mapped or has them in half precision.
+    Copied(Vec<f32>),
 }
 
 /// Some graphs as one without edges between them, as PyTorch Geometric has batches. G graphs, N
@@ -123,7 +123,8 @@ impl GraphReader {
         (0..self.file.len()).map(|graph| self.file.known_time(graph))
     }
 
-    /// The graph with this number, whose floats are not copied.
+    /// The graph with this number, whose floats are copied only if the file is mapped or has them
+    /// in half precision.
     ///
     /// # Errors
     /// A usage error for a number that no graph has; a data error that names a damaged graph.
@@ -136,8 +137,8 @@ impl GraphReader {
     }
 
     fn graph_of_width<I: Index>(&self, graph: usize) -> Result<GraphInPlace> {
-        let memory = self.private_graphs()?;
-        let floats = memory.graph(graph)?;
+        let memory = self.private_graphs();
+        let floats = memory.as_ref().map(|memory| memory.graph(graph)).transpose()?;
         let mut batch = BlockDiagonal::<I>::new(self.file.clone());
         batch.set(&[graph])?;
         let block = batch.block(0);
@@ -145,36 +146,41 @@ impl GraphReader {
         let (nodes, edges) = (batch.nodes(), batch.edges());
         let values = |in_place: Option<FloatArray>, stored: Floats<'_>| match in_place {
             Some(array) => FloatValues::InPlace(array),
-            None => FloatValues::Widened(stored.to_vec()),
+            None => FloatValues::Copied(stored.to_vec()),
         };
         let table = |rows, columns: &[String], values| {
             (!columns.is_empty()).then(|| FloatTable { values, shape: vec![rows, columns.len()] })
         };
-        let weights = values(floats.weights, block.weights());
+        let weights = values(floats.and_then(|floats| floats.weights), block.weights());
+        let attributes = values(floats.and_then(|floats| floats.edge_attributes), block.edge_attributes());
+        let features = values(floats.and_then(|floats| floats.node_features), block.node_features());
         let target_rows = match schema.target_level {
             TargetLevel::None => None,
             TargetLevel::Node => Some(nodes),
             TargetLevel::Graph => Some(1),
         };
-        let targets = FloatValues::InPlace(floats.targets);
+        let targets = match floats {
+            Some(floats) => FloatValues::InPlace(floats.targets),
+            None => FloatValues::Copied(block.targets().to_vec()),
+        };
         Ok(GraphInPlace {
             edge_index: batch.edge_index(),
             node_names: block.nodes().iter().map(|&name| i64::from(name)).collect(),
             edge_weight: schema.weighted.then(|| FloatTable { values: weights, shape: vec![edges] }),
-            edge_attr: table(edges, &schema.edge_attributes, values(floats.edge_attributes, block.edge_attributes())),
-            x: table(nodes, &schema.node_features, values(floats.node_features, block.node_features())),
+            edge_attr: table(edges, &schema.edge_attributes, attributes),
+            x: table(nodes, &schema.node_features, features),
             y: target_rows.and_then(|rows| table(rows, &schema.targets, targets)),
             memory,
         })
     }
 
-    /// The memory that the floats of single graphs lie in.
-    fn private_graphs(&self) -> Result<Arc<PrivateGraphs>> {
+    /// The memory that the floats of single graphs lie in; `None` for a mapped file.
+    fn private_graphs(&self) -> Option<Arc<PrivateGraphs>> {
         if let Some(private) = self.private.get() {
-            return Ok(Arc::clone(private));
+            return private.clone();
         }
-        let private = Arc::new(self.file.private()?);
-        Ok(Arc::clone(self.private.get_or_init(|| private)))
+        let private = self.file.private().map(Arc::new);
+        self.private.get_or_init(|| private).clone()
     }
 
     fn require_number(&self, graph: usize) -> Result<()> {
@@ -295,11 +301,30 @@ mod tests {
         assert_eq!(shapes, [vec![2], vec![2, 1], vec![3, 2], vec![1, 1]]);
         let place = |table: Option<FloatTable>| match table.unwrap().values {
             FloatValues::InPlace(array) => array,
-            FloatValues::Widened(_) => panic!("the file has single precision"),
+            FloatValues::Copied(_) => panic!("the file has single precision"),
         };
         let again = place(reader.clone().graph(2).unwrap().x);
         assert_eq!((place(reader.graph(2).unwrap().x), again.len), (again, 6));
         assert!(reader.graph(3).unwrap_err().to_string().contains("graph 3: the file has 3, counted from 0"));
+    }
+
+    /// Floats of a mapped file lay in a second mapping: using them ended the process with SIGBUS
+    /// once another program had cut the file short.
+    #[test]
+    fn floats_of_a_graph_of_a_mapped_file_are_copies() {
+        let (_folder, reader) = reader();
+        let mapped = GraphReader { private: Arc::new(OnceLock::from(None)), ..reader };
+        let (graph, arrays) = (mapped.graph(2).unwrap(), mapped.arrays(&[2]).unwrap());
+        assert!(graph.memory.is_none());
+        for (table, expected) in [
+            (graph.edge_weight, arrays.edge_weight),
+            (graph.edge_attr, arrays.edge_attr),
+            (graph.x, arrays.x),
+            (graph.y, arrays.y),
+        ] {
+            let FloatValues::Copied(values) = table.unwrap().values else { panic!("they lie in the file's memory") };
+            assert_eq!(values, expected);
+        }
     }
 
     #[test]

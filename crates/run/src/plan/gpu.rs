@@ -64,8 +64,9 @@ impl GpuPlan {
 
     /// Advice on a run of which no batch fits into `available` bytes.
     fn no_batch_fits(&self, setup: &TrainingSetup, available: usize) -> String {
+        let auto_free_bytes = setup.gpu_asked.as_ref().and_then(|gpu| gpu.auto_free_bytes);
         if let Some(reserve) = setup.config.get(&config::gpu_optimization::DRIVER_RESERVE_GB)
-            && self.total_bytes <= available.saturating_add(self.driver_bytes)
+            && auto_free_bytes.is_some_and(|free| self.total_bytes <= free)
         {
             return format!(
                 "gpu_optimization.driver_reserve_gb={reserve} leaves too little; use a smaller one, or auto"

@@ -6,14 +6,14 @@ use megabatch_chunk_io::{AttributeValue, Source};
 use megabatch_nn::loss::Loss;
 use megabatch_nn_cpu::instructions;
 use megabatch_trainer as trainer;
-use megabatch_trainer::{LrSchedule, TrainingWeights};
+use megabatch_trainer::{LOCKED_BYTES_MAX, LrSchedule, TrainingWeights};
 
 use crate::adapters::data::Data;
 use crate::config;
 use crate::error::Result;
-use crate::setup::TrainingSetup;
 use crate::setup::computing::RequestedGpu;
 use crate::setup::settings::{precision, streams};
+use crate::setup::{ChunkLimit, TrainingSetup};
 use crate::text::bytes;
 use crate::text::number::{grouped, percent, significant};
 
@@ -84,21 +84,29 @@ fn notes_on_gpu(setup: &TrainingSetup) -> Vec<String> {
             samples_bytes(2 * batch_size as u64)
         )
     });
-    let cut_chunks = cut_chunk_samples(setup).map(|samples| {
+    let cut_chunks = cut_chunk_samples(setup).map(|(samples, limit)| {
+        let allowed = match limit {
+            ChunkLimit::Memory => "memory allows".to_owned(),
+            ChunkLimit::LockedPages => {
+                format!("page-locked memory allows, {} for two chunks", bytes(LOCKED_BYTES_MAX as usize))
+            }
+        };
         format!(
-            "gpu_optimization.chunk_size_gb is larger than memory allows: chunks on {name} have {samples} samples, {}",
+            "gpu_optimization.chunk_size_gb is larger than {allowed}: chunks on {name} have {samples} samples, {}",
             samples_bytes(samples)
         )
     });
     shared.into_iter().chain(comes).chain(has_small_chunks).chain(cut_chunks).collect()
 }
 
-/// Samples of a chunk on a GPU, where the size that the user set would hold another batch.
-fn cut_chunk_samples(setup: &TrainingSetup) -> Option<u64> {
+/// Samples of a chunk on a GPU and its limit, where the size that the user set would hold another
+/// batch.
+fn cut_chunk_samples(setup: &TrainingSetup) -> Option<(u64, ChunkLimit)> {
     let samples = setup.training.chunk_windows? as u64;
     let shape = setup.data.shape();
     let set_samples = (setup.chunk_bytes_set()? / shape.sample_bytes().max(1)).min(shape.samples as u64);
-    (samples + setup.training.batch_size as u64 <= set_samples).then_some(samples)
+    let is_cut = samples + setup.training.batch_size as u64 <= set_samples;
+    setup.chunk_limit.filter(|_| is_cut).map(|limit| (samples, limit))
 }
 
 /// Least share of the memory beside the data that gradient checkpointing is worth its time for.

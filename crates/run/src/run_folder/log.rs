@@ -98,8 +98,11 @@ impl SessionEnd {
     }
 }
 
+/// Name of the event of a checkpoint that was saved.
+pub(super) const CHECKPOINT: &str = "checkpoint";
+
 /// Events whose duration is the time since the line before, and its key.
-const TIMED_EVENTS: [(&str, &str); 2] = [("validation", "validation_s"), ("checkpoint", "save_s")];
+const TIMED_EVENTS: [(&str, &str); 2] = [("validation", "validation_s"), (CHECKPOINT, "save_s")];
 
 impl MetricsLog {
     /// Opens the log of `run` at `resume_point`. Later lines are dropped: a resumed run writes them

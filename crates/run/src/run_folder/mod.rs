@@ -20,6 +20,7 @@ use crate::error::{Context as _, Error, Result};
 use crate::plan::Plan;
 
 pub(crate) use follow::{LogFollower, LogUpdate};
+use log::CHECKPOINT;
 pub(crate) use log::{MetricsLog, ResumePoint, SessionEnd};
 
 /// Attempts to lock a folder that others only look at, and the pause between two.
@@ -291,13 +292,27 @@ impl RunFolder {
         serde_json::from_str(&text).unwrap_or_default()
     }
 
-    /// The device that the last session trained on, `cpu` or such as `cuda:0`; `None` where none
+    /// The device that the last checkpoint of up to `step_max` steps was trained on, `cpu` or such
+    /// as `cuda:0`. Where no checkpoint tells it, the device of the last session; `None` where none
     /// has begun to train. A run of several folds has that of the last one.
-    pub(crate) fn trained_on(&self) -> Option<String> {
+    pub(crate) fn trained_on(&self, step_max: u64) -> Option<String> {
         let has_trained = |folder: &RunFolder| folder.metrics_file().is_file();
-        let trained = std::iter::once(self.clone()).chain(self.begun_folds()).filter(has_trained).last()?;
-        let plan = trained.saved_plan();
-        (!plan.is_null()).then(|| plan["gpu"]["device"].as_str().unwrap_or("cpu").to_owned())
+        let folders = std::iter::once(self.clone()).chain(self.begun_folds()).filter(has_trained);
+        let trained: Vec<RunFolder> = folders.collect();
+        let saved = trained.iter().rev().find_map(|folder| folder.checkpoint_device(step_max));
+        saved.or_else(|| {
+            let plan = trained.last()?.saved_plan();
+            (!plan.is_null()).then(|| plan["gpu"]["device"].as_str().unwrap_or("cpu").to_owned())
+        })
+    }
+
+    /// The device in the line of the last checkpoint of up to `step_max` steps.
+    fn checkpoint_device(&self, step_max: u64) -> Option<String> {
+        let metrics = self.metrics().ok()?;
+        let is_asked = |metric: &&Value| {
+            metric["event"] == CHECKPOINT && metric["step"].as_u64().is_some_and(|step| step <= step_max)
+        };
+        metrics.iter().rev().find(is_asked)?["device"].as_str().map(str::to_owned)
     }
 
     /// The lines of metrics.jsonl; none where the file is absent. A last line that a crash cut
@@ -323,6 +338,8 @@ pub(crate) struct RunLock {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -334,20 +351,39 @@ mod tests {
             fs::write(file, text).unwrap();
         };
         write(&run, run.plan_file(), "{\"seed\": 1}");
+        let trained_on = |run: &RunFolder| run.trained_on(u64::MAX);
         // As of weights that were imported.
-        assert_eq!(run.trained_on(), None);
+        assert_eq!(trained_on(&run), None);
         write(&run, run.metrics_file(), "");
-        assert_eq!(run.trained_on().as_deref(), Some("cpu"));
+        assert_eq!(trained_on(&run).as_deref(), Some("cpu"));
         write(&run, run.plan_file(), "{\"gpu\": {\"device\": \"cuda:1\"}}");
-        assert_eq!(run.trained_on().as_deref(), Some("cuda:1"));
+        assert_eq!(trained_on(&run).as_deref(), Some("cuda:1"));
         write(&run, run.plan_file(), "no plan");
-        assert_eq!(run.trained_on(), None);
+        assert_eq!(trained_on(&run), None);
 
         let fold = run.fold(0);
         write(&fold, fold.config_file(), "");
         write(&fold, fold.metrics_file(), "");
         write(&fold, fold.plan_file(), "{\"gpu\": {\"device\": \"cuda:0\"}}");
-        assert_eq!(run.trained_on().as_deref(), Some("cuda:0"));
+        assert_eq!(trained_on(&run).as_deref(), Some("cuda:0"));
+    }
+
+    /// A resume that ended before its first checkpoint left its device to the resumes after it.
+    #[test]
+    fn the_device_of_a_run_is_that_of_its_last_checkpoint() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunFolder::new(folder.path()).unwrap();
+        fs::write(run.plan_file(), "{\"gpu\": {\"device\": \"cuda:0\"}}").unwrap();
+        let line =
+            |step: u64, device: &str| format!("{}\n", json!({"event": CHECKPOINT, "step": step, "device": device}));
+        let lines = line(2, "cpu") + &line(4, "cuda:1") + "{\"event\":\"step\",\"step\":5}\n";
+        fs::write(run.metrics_file(), lines).unwrap();
+        for (step_max, device) in [(u64::MAX, "cuda:1"), (4, "cuda:1"), (3, "cpu"), (1, "cuda:0")] {
+            assert_eq!(run.trained_on(step_max).as_deref(), Some(device), "{step_max}");
+        }
+        // As earlier versions wrote it.
+        fs::write(run.metrics_file(), "{\"event\":\"checkpoint\",\"step\":2}\n").unwrap();
+        assert_eq!(run.trained_on(u64::MAX).as_deref(), Some("cuda:0"));
     }
 
     #[test]

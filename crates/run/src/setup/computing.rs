@@ -13,6 +13,8 @@ use crate::host::Host;
 pub(crate) struct DeviceRequest<'a> {
     name: &'a str,
     gpu: Option<Device>,
+    /// Bytes that the GPU could hand out before any were left to the driver.
+    free_bytes: Option<usize>,
 }
 
 /// A GPU that was named.
@@ -21,6 +23,8 @@ pub(crate) struct RequestedGpu {
     /// Bytes that the GPU could hand out now, except those left to the driver; unknown for one that
     /// is elsewhere.
     pub(crate) free_bytes: Option<usize>,
+    /// The same if `gpu_optimization.driver_reserve_gb` were `auto`.
+    pub(crate) auto_free_bytes: Option<usize>,
     /// Bytes left to the driver.
     pub(crate) driver_bytes: usize,
     /// Processes of the run that compute on it.
@@ -30,19 +34,22 @@ pub(crate) struct RequestedGpu {
 impl RequestedGpu {
     pub(crate) fn from_device(gpu: &Device, config: &Config) -> Self {
         let driver_bytes = driver_bytes(config, gpu.capacity_bytes());
-        RequestedGpu { name: gpu.to_string(), free_bytes: gpu.free_bytes(), driver_bytes, processes: 1 }
+        let (name, free_bytes) = (gpu.to_string(), gpu.free_bytes());
+        RequestedGpu { name, free_bytes, auto_free_bytes: None, driver_bytes, processes: 1 }
     }
 
     /// Plans for a GPU with `bytes` of free memory.
     pub(crate) fn set_memory(&mut self, bytes: usize, config: &Config) {
         self.driver_bytes = driver_bytes(config, bytes);
         self.free_bytes = Some(bytes.saturating_sub(self.driver_bytes));
+        self.auto_free_bytes = Some(bytes.saturating_sub(auto_driver_bytes(bytes)));
     }
 
     /// Leaves this process its part of the free memory.
     pub(crate) fn share_among(&mut self, processes: usize) {
         self.processes = processes;
         self.free_bytes = self.free_bytes.map(|bytes| bytes / processes);
+        self.auto_free_bytes = self.auto_free_bytes.map(|bytes| bytes / processes);
     }
 }
 
@@ -50,8 +57,13 @@ impl RequestedGpu {
 fn driver_bytes(config: &Config, memory_bytes: usize) -> usize {
     match config.get(&config::gpu_optimization::DRIVER_RESERVE_GB) {
         Some(gigabytes) => (gigabytes * 1e9) as usize,
-        None => DRIVER_BYTES_MAX.min(memory_bytes / 8),
+        None => auto_driver_bytes(memory_bytes),
     }
+}
+
+/// The same where nothing is set.
+fn auto_driver_bytes(memory_bytes: usize) -> usize {
+    DRIVER_BYTES_MAX.min(memory_bytes / 8)
 }
 
 /// Memory for kernels, cuBLASLt's handle and what else the driver keeps, by default.
@@ -82,7 +94,9 @@ impl<'a> DeviceRequest<'a> {
             }
             CublasLt::search_in(|| wheel_library_folders(&system(&host.environment)));
         }
-        Ok(DeviceRequest { name, gpu: matches!(device, Device::Cuda(_)).then_some(device) })
+        let gpu = matches!(device, Device::Cuda(_)).then_some(device);
+        let free_bytes = gpu.as_ref().and_then(Device::free_bytes);
+        Ok(DeviceRequest { name, gpu, free_bytes })
     }
 
     /// The same for a plan, which needs no GPU. Only the name is known of a GPU that is not here.
@@ -92,7 +106,7 @@ impl<'a> DeviceRequest<'a> {
     pub(crate) fn select_for_plan(name: &'a str, host: &Host<'_>) -> megabatch_gpu_core::Result<Self> {
         match DeviceRequest::select(name, host) {
             Err(Error::DriverAbsent { .. } | Error::NoSuchDevice { .. } | Error::CudaNotBuilt { .. }) => {
-                Ok(DeviceRequest { name: full_name(name), gpu: None })
+                Ok(DeviceRequest { name: full_name(name), gpu: None, free_bytes: None })
             }
             named => named,
         }
@@ -107,9 +121,14 @@ impl<'a> DeviceRequest<'a> {
 
     /// The GPU that was named as such, here or elsewhere.
     pub(crate) fn asked(&self, config: &Config) -> Option<RequestedGpu> {
+        let name = self.name.to_owned();
         self.names_gpu().then(|| match &self.gpu {
-            Some(gpu) => RequestedGpu { name: self.name.to_owned(), ..RequestedGpu::from_device(gpu, config) },
-            None => RequestedGpu { name: self.name.to_owned(), free_bytes: None, driver_bytes: 0, processes: 1 },
+            Some(gpu) => {
+                let driver_bytes = auto_driver_bytes(gpu.capacity_bytes());
+                let auto_free_bytes = self.free_bytes.map(|bytes| bytes.saturating_sub(driver_bytes));
+                RequestedGpu { name, auto_free_bytes, ..RequestedGpu::from_device(gpu, config) }
+            }
+            None => RequestedGpu { name, free_bytes: None, auto_free_bytes: None, driver_bytes: 0, processes: 1 },
         })
     }
 
@@ -161,9 +180,10 @@ mod tests {
     #[test]
     fn processes_on_a_gpu_share_its_free_memory() {
         for (free_bytes, processes, expected) in [(Some(11), 1, Some(11)), (Some(11), 3, Some(3)), (None, 3, None)] {
-            let mut gpu = RequestedGpu { name: "cuda:0".to_owned(), free_bytes, driver_bytes: 1, processes: 1 };
+            let (name, auto_free_bytes) = ("cuda:0".to_owned(), free_bytes);
+            let mut gpu = RequestedGpu { name, free_bytes, auto_free_bytes, driver_bytes: 1, processes: 1 };
             gpu.share_among(processes);
-            assert_eq!((gpu.free_bytes, gpu.processes), (expected, processes));
+            assert_eq!((gpu.free_bytes, gpu.auto_free_bytes, gpu.processes), (expected, expected, processes));
         }
     }
 }

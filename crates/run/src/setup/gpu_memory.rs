@@ -85,20 +85,22 @@ impl TrainingSetup {
         let Ok(loaded) = &self.chunks else { return Ok(()) };
         let sample_bytes = loaded.sample_bytes.max(1);
         let loads_chunks = loaded.residence == Residence::Chunked;
-        let host_bytes = if loads_chunks {
+        let (host_bytes, host_limit) = if loads_chunks {
             // The loader's two chunks, in whose place those of the GPU are.
-            loaded.chunk_bytes
+            (loaded.chunk_bytes, None)
         } else {
-            // Windows in memory are gathered as fast in small chunks.
             let taken = self.footprint(&self.training)?.total_bytes() + self.data_bytes(loaded);
-            (self.memory_bytes.saturating_sub(taken) as u64).min(LOCKED_BYTES_MAX) / 2
+            let (bytes, limit) = host_chunk(self.memory_bytes.saturating_sub(taken) as u64);
+            (bytes, Some(limit))
         };
         let set_bytes = self.chunk_bytes_set().unwrap_or(u64::MAX);
         self.has_small_chunks = set_bytes / sample_bytes < 2 * batch_size as u64;
         let fitting_host = (set_bytes.min(host_bytes) / sample_bytes).min(samples.len() as u64) as usize;
         let (shape, precision) = (samples.shape(), self.training.precision);
         let gpu_bytes: usize = (0..shape.timeframes.len()).map(|k| window_bytes(shape, k, precision)).sum();
-        let fitting = fitting_host.min(room_bytes / 2 / gpu_bytes.max(1));
+        let fitting_gpu = room_bytes / 2 / gpu_bytes.max(1);
+        let fitting = fitting_host.min(fitting_gpu);
+        self.chunk_limit = if fitting_gpu < fitting_host { Some(ChunkLimit::Memory) } else { host_limit };
         let windows = fitting / batch_size * batch_size;
         let chunked = trainer::Config { chunk_windows: Some(windows), ..self.training.clone() };
         if windows < 2 * batch_size || windows_in_chunk(&chunked, samples).is_none() {
@@ -118,6 +120,22 @@ impl TrainingSetup {
         self.training = chunked;
         Ok(())
     }
+}
+
+/// Limit of the size of chunks in which windows pass through a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChunkLimit {
+    /// Free memory of the GPU or of the host.
+    Memory,
+    /// Page-locked memory of the host, which is bounded.
+    LockedPages,
+}
+
+/// Bytes of each of two chunks on the host, where `left_bytes` are free, and their limit. Windows
+/// in memory are gathered as fast in small chunks.
+fn host_chunk(left_bytes: u64) -> (u64, ChunkLimit) {
+    let limit = if left_bytes > LOCKED_BYTES_MAX { ChunkLimit::LockedPages } else { ChunkLimit::Memory };
+    (left_bytes.min(LOCKED_BYTES_MAX) / 2, limit)
 }
 
 /// Requirement of runs whose windows go on from bar to bar.
@@ -237,6 +255,35 @@ mod tests {
             assert_eq!(setup.training.chunk_windows, Some(32), "{gigabytes}");
             assert_eq!(notes.iter().any(|told| told == note), is_cut, "{gigabytes}: {notes:?}");
         }
+    }
+
+    /// Memory was named where the bound of page-locked memory cut chunks, and where chunks end with
+    /// those of the file.
+    #[test]
+    fn the_limit_of_chunks_is_told() {
+        let gigabytes = |bytes: u64| host_chunk(bytes << 30);
+        assert_eq!(gigabytes(6), (3 << 30, ChunkLimit::Memory));
+        assert_eq!(gigabytes(8), (4 << 30, ChunkLimit::Memory));
+        assert_eq!(gigabytes(9), (4 << 30, ChunkLimit::LockedPages));
+
+        let folder = tempfile::tempdir().unwrap();
+        let data = make_windows(folder.path());
+        let settings = ["training.precision=fp32", "gpu_optimization.use_chunk_loader=false"];
+        let by_batch = planned(&data, &settings, 1 << 30);
+        let needed = by_batch.gpu_footprint(&by_batch.training).unwrap().total_bytes();
+        let settings = ["training.precision=fp32", "gpu_optimization.chunk_size_gb=500"];
+        let mut setup = planned(&data, &settings, needed + 40_000);
+        assert_eq!(setup.chunk_limit, Some(ChunkLimit::Memory));
+        setup.chunk_limit = Some(ChunkLimit::LockedPages);
+        let cut = |setup: &TrainingSetup| {
+            let notes = Plan::new(setup).unwrap().notes;
+            notes.into_iter().find(|note| note.starts_with("gpu_optimization.chunk_size_gb is"))
+        };
+        let note = "gpu_optimization.chunk_size_gb is larger than page-locked memory allows, 8.59 GB for two chunks: \
+                    chunks on cuda:0 have 32 samples, 13.1 kB";
+        assert_eq!(cut(&setup).as_deref(), Some(note));
+        setup.chunk_limit = None;
+        assert_eq!(cut(&setup), None);
     }
 
     /// Loaded chunks, whose place those of a GPU take, were among the tensors too, and half of the

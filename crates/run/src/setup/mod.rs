@@ -31,6 +31,7 @@ use crate::error::{Error, Kind, Result};
 use crate::host::Host;
 use crate::text::bytes;
 use computing::{Computing, DeviceRequest, RequestedGpu};
+pub(crate) use gpu_memory::ChunkLimit;
 use gpu_memory::{GPU_NEEDS_SERIES, hold_for_gpu};
 use settings::{check_classes, check_precision, data_choose_order, targets_choose_temperature, training_config};
 
@@ -77,6 +78,9 @@ pub(crate) struct TrainingSetup {
     /// True if windows come to the GPU batch by batch because a chunk of the size that the user set
     /// does not hold two batches.
     pub(crate) has_small_chunks: bool,
+    /// Limit of the chunks in which windows pass through the GPU; `None` where the user's size or
+    /// the file's chunks decide.
+    pub(crate) chunk_limit: Option<ChunkLimit>,
     /// Sizes of the series, where it may stay in its file.
     streamable: Option<StreamableSeries>,
     /// Carried states; `None` where windows begin with zeros.
@@ -430,6 +434,7 @@ impl TrainingSetup {
             held_beside_bytes,
             stored_rows,
             has_small_chunks: false,
+            chunk_limit: None,
             streamable,
             carried,
             cache_folder: request.host.cache_folder.clone(),

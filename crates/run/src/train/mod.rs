@@ -52,8 +52,8 @@ pub struct TrainRequest {
     pub start: Start,
     /// Optimizer steps after which it ends, whatever `training.epochs` says.
     pub max_steps: Option<u64>,
-    /// `cpu`, `auto`, `cuda` or `cuda:N`; `auto` of a run that is resumed is the kind of device
-    /// that it was trained on, where that is here.
+    /// `cpu`, `auto`, `cuda` or `cuda:N`; `auto` of a run that is resumed is the device that it was
+    /// trained on, where that is here.
     pub device: String,
 }
 
@@ -122,11 +122,11 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
     };
     let ranks = Ranks::connect(&config, host)?;
     let trained_on = match request.start {
-        Start::Resume => folder.trained_on(),
+        Start::Resume => folder.trained_on(u64::MAX),
         Start::Anew => None,
     };
-    let ranks_have_gpus = ranks.is_some() && Gpu::count().unwrap_or(0) > 0;
-    let device = resolve_device(&request.device, trained_on.as_deref(), ranks_have_gpus).to_owned();
+    let gpus = || Gpu::count().unwrap_or(0);
+    let device = resolve_device(&request.device, trained_on.as_deref(), ranks.is_some(), gpus).to_owned();
     let request = &TrainRequest { device, ..request.clone() };
     if let Some(folds) = FoldPlan::from_config(&config)? {
         if let Some(mut ranks) = ranks {
@@ -142,15 +142,29 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
     Ok(session::train(request, folder, config, begin, host, ranks, &[])?.into_training(&root))
 }
 
-/// The name of the device of a session: `device`, or where that is `auto`, the kind that the run
-/// was `trained_on` before.
-fn resolve_device<'a>(device: &'a str, trained_on: Option<&str>, ranks_have_gpus: bool) -> &'a str {
+/// The name of the device of a session: `device`, or where that is `auto`, the one that the run was
+/// `trained_on` before, if it is among the `gpus` of the machine. Of several processes, each has a
+/// GPU.
+fn resolve_device<'a>(
+    device: &'a str,
+    trained_on: Option<&'a str>,
+    is_distributed: bool,
+    gpus: impl Fn() -> u32,
+) -> &'a str {
     match (device, trained_on) {
         ("auto", Some("cpu")) => "cpu",
         // `auto` of one process takes a GPU, and of several the CPU.
-        ("auto", Some(_)) if ranks_have_gpus => "cuda",
+        ("auto", Some(_)) if is_distributed && gpus() > 0 => "cuda",
+        // `auto` takes the first GPU, and leaves it aside where the run does not fit.
+        ("auto", Some(gpu)) if !is_distributed && gpu != "cuda:0" && is_here(gpu, gpus()) => gpu,
         _ => device,
     }
+}
+
+/// True if a GPU called such as `cuda:1` is one of the `gpus` of the machine.
+fn is_here(gpu: &str, gpus: u32) -> bool {
+    let ordinal = gpu.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse::<u32>().ok());
+    ordinal.is_some_and(|ordinal| ordinal < gpus)
 }
 
 #[cfg(test)]
@@ -265,21 +279,27 @@ mod tests {
         }
     }
 
-    /// A run of the CPU went on on the GPU, and ranks on GPUs went on on CPUs.
+    /// A run of the CPU went on on the GPU, one of the second GPU on the first, and ranks on GPUs
+    /// went on on CPUs.
     #[test]
-    fn a_resumed_run_stays_on_its_kind_of_device() {
-        for (device, trained_on, ranks_have_gpus, expected) in [
-            ("auto", None, false, "auto"),
-            ("auto", None, true, "auto"),
-            ("auto", Some("cpu"), false, "cpu"),
-            ("auto", Some("cpu"), true, "cpu"),
-            ("auto", Some("cuda:1"), false, "auto"),
-            ("auto", Some("cuda:0"), true, "cuda"),
-            ("cuda:0", Some("cpu"), false, "cuda:0"),
-            ("cpu", Some("cuda:0"), true, "cpu"),
+    fn a_resumed_run_stays_on_its_device() {
+        for (device, trained_on, is_distributed, gpus, expected) in [
+            ("auto", None, false, 2, "auto"),
+            ("auto", None, true, 2, "auto"),
+            ("auto", Some("cpu"), false, 2, "cpu"),
+            ("auto", Some("cpu"), true, 2, "cpu"),
+            ("auto", Some("cuda:0"), false, 2, "auto"),
+            ("auto", Some("cuda:1"), false, 2, "cuda:1"),
+            ("auto", Some("cuda:1"), false, 1, "auto"),
+            ("auto", Some("cuda:0"), true, 2, "cuda"),
+            ("auto", Some("cuda:1"), true, 2, "cuda"),
+            ("auto", Some("cuda:0"), true, 0, "auto"),
+            ("cuda:0", Some("cuda:1"), false, 2, "cuda:0"),
+            ("cuda:0", Some("cpu"), false, 2, "cuda:0"),
+            ("cpu", Some("cuda:0"), true, 2, "cpu"),
         ] {
-            let found = resolve_device(device, trained_on, ranks_have_gpus);
-            assert_eq!(found, expected, "{device} {trained_on:?} {ranks_have_gpus}");
+            let found = resolve_device(device, trained_on, is_distributed, || gpus);
+            assert_eq!(found, expected, "{device} {trained_on:?} {is_distributed} {gpus}");
         }
     }
 
@@ -294,6 +314,9 @@ mod tests {
         assert_eq!(listener.planned.load(Ordering::Relaxed), 1);
         let config = std::fs::read_to_string(folder.path().join("run/config.yaml")).unwrap();
         assert!(config.contains("batch_size: 8"), "{config}");
+        let metrics = std::fs::read_to_string(folder.path().join("run/metrics.jsonl")).unwrap();
+        let checkpoint = metrics.lines().find(|line| line.contains("\"event\":\"checkpoint\"")).unwrap();
+        assert!(checkpoint.contains("\"device\":\"cpu\""), "{checkpoint}");
         let resumed = Listener { ends_after: u64::MAX, any_milestone: true, ..Listener::default() };
         let finished = train(&request(folder.path(), Start::Resume), &resumed.host()).unwrap();
         assert_eq!((finished.steps, finished.is_finished, finished.evaluations.len()), (5, true, 1));

@@ -383,12 +383,12 @@ impl Session {
             ));
         }
         let now = self.setup.computes_on().to_string();
-        if let Some(before) = self.folder.trained_on()
-            && (before == "cpu") != (now == "cpu")
+        if let Some(before) = self.folder.trained_on(resumed.state.step)
+            && before != now
         {
-            host.observer.note(&format!(
-                "the run was trained on {before} and goes on on {now}: it is the same to rounding, not to the bit"
-            ));
+            let is_kind_changed = (before == "cpu") != (now == "cpu");
+            let rounds = if is_kind_changed { ": it is the same to rounding, not to the bit" } else { "" };
+            host.observer.note(&format!("the run was trained on {before} and goes on on {now}{rounds}"));
         }
     }
 

@@ -49,6 +49,8 @@ pub(crate) struct Watched {
 pub(crate) struct Watch<'a> {
     folder: &'a RunFolder,
     log: MetricsLog,
+    /// Name of the device that computes.
+    device: String,
     /// Optimizer steps done.
     step: u64,
     recordings: Recordings,
@@ -98,6 +100,7 @@ impl<'a> Watch<'a> {
         Ok(Watch {
             folder,
             log,
+            device: setup.computes_on().to_string(),
             step: resume_point.step,
             recordings: Recordings::begin(folder, &setup.config, resume_point.step)?,
             progress,
@@ -136,7 +139,13 @@ impl<'a> Watch<'a> {
         }
         match event {
             Event::Step(step) if self.failure.is_none() => self.failure = self.log.push_step(step).err(),
-            _ => self.write(&serde_json::to_value(event).expect("events serialize without error")),
+            _ => {
+                let mut metric = serde_json::to_value(event).expect("events serialize without error");
+                if matches!(event, Event::Checkpoint { .. }) {
+                    metric["device"] = self.device.as_str().into();
+                }
+                self.write(&metric);
+            }
         }
         if self.failure.is_none() {
             self.failure = self.recordings.see(event).err();

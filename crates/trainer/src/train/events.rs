@@ -21,8 +21,8 @@ pub enum Event<'a> {
     /// An optimizer step was done.
     Step(StepEvent),
     /// A batch is waited for, of a step or of a validation. Where this is answered by
-    /// `ControlFlow::Break`, the run of a trainer that is alone ends before the batch's step, and a
-    /// validation as by [`Event::Validating`]. One of several ranks waits on.
+    /// `ControlFlow::Break`, the run ends before the batch's step, on all ranks, and a validation
+    /// as by [`Event::Validating`].
     Waiting,
     /// A validation is under way. Where this is answered by `ControlFlow::Break`, it ends here and
     /// is done anew by the run that goes on.

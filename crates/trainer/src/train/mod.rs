@@ -399,9 +399,8 @@ impl Trainer {
         let source = self.source(run, graphs, &scope, schedule.capacity(), loss_inputs);
         let observer = RefCell::new(observer);
         let mut tell = |event: Event<'_>| (observer.borrow_mut())(event);
-        // Of several ranks, all end at the same step. Their programs look for signals meanwhile.
-        let is_alone = self.process_group.is_none();
-        let is_wanted = || (observer.borrow_mut())(Event::Waiting).is_continue() || !is_alone;
+        // A rank that is interrupted fails its step, and all ranks have that error.
+        let is_wanted = || (observer.borrow_mut())(Event::Waiting).is_continue();
         let train_on_batches = |feed: &mut BatchFeed<'_>| -> Result<Outcome> {
             let mut pipeline = BatchPipeline { feed, ahead: None, largest };
             *is_ready = true;

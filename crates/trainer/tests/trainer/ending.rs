@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use megabatch_gpu_core::Device;
 use megabatch_trainer::{
     Batch, Checkpoints, Config, EarlyStopping, End, Event, IdleRanks, InMemory, LrSchedule, LrScheduleKind,
-    OptimizerConfig, OptimizerKind, Outcome, Run, SampleRanges, Samples, Trainer,
+    OptimizerConfig, OptimizerKind, Outcome, Peers as _, Run, SampleRanges, Samples, Trainer,
 };
 
 use crate::made_up::{config, listen, samples, shape_and_len_from, steps_of};
@@ -128,26 +128,40 @@ fn a_run_that_waits_for_samples_ends_where_it_stands() {
     assert_eq!(rest.parameters().values(), whole.parameters().values());
 }
 
-/// Nobody was asked, so that no rank heard a signal.
+/// A rank waited on, and its signal ended the process a minute later, without a checkpoint.
 #[test]
-fn one_of_several_ranks_that_waits_for_samples_tells_of_it_and_waits_on() {
-    let samples = Halting { inner: samples(30), halts: AtomicBool::new(true), batches: AtomicUsize::new(0) };
-    let mut trainer = trainer(&Config { max_steps: Some(6), ..config() });
-    let peers = ThreadPeers::world_of(1, &Faults::default()).remove(0);
-    trainer.join(Box::new(peers), IdleRanks::Refuse).unwrap();
-    let run = Run { samples: &samples, train: &TRAIN, validation: SampleRanges::NONE, checkpoints: None };
-    let mut waited = 0;
-    let outcome = trainer.train(&run, &mut |event| {
-        if matches!(event, Event::Waiting) {
-            waited += 1;
-            samples.halts.store(false, Relaxed);
-            return ControlFlow::Break(());
-        }
-        ControlFlow::Continue(())
+fn one_of_several_ranks_that_waits_for_samples_ends_all_where_they_stand() {
+    let config = Config { max_steps: Some(6), ..config() };
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoints = Checkpoints::new(folder.path());
+    let validation = SampleRanges::NONE;
+    let outcomes = ThreadPeers::run(2, &Faults::default(), |peers| {
+        // Rank 1 has no block of a step, and waits for rank 0.
+        let rank = peers.rank();
+        let samples = Halting { inner: samples(30), halts: AtomicBool::new(rank == 0), batches: AtomicUsize::new(0) };
+        let mut trainer = trainer(&config);
+        trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
+        let run = Run { samples: &samples, train: &TRAIN, validation, checkpoints: Some(&checkpoints) };
+        let mut done = 0;
+        trainer.train(&run, &mut |event| {
+            match event {
+                Event::Step(step) => done = step.step,
+                Event::Waiting if rank == 0 && done == 3 => return ControlFlow::Break(()),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        })
     });
-    let outcome = outcome.unwrap();
-    assert_eq!((outcome.steps, outcome.end), (6, End::Finished));
-    assert!(waited > 0);
+    let ends: Vec<_> = outcomes.iter().map(|outcome| (outcome.steps, outcome.end)).collect();
+    assert_eq!(ends, [(3, End::Stopped); 2]);
+
+    let samples = samples(30);
+    let run = Run { samples: &samples, train: &TRAIN, validation, checkpoints: Some(&checkpoints) };
+    let (mut rest, mut whole) = (trainer(&config), trainer(&config));
+    assert_eq!(rest.resume(&run).unwrap().unwrap().state.step, 3);
+    let outcome = rest.train(&run, &mut listen).unwrap();
+    assert_eq!(whole.train(&Run { checkpoints: None, ..run }, &mut listen).unwrap(), outcome);
+    assert_eq!(rest.parameters().values(), whole.parameters().values());
 }
 
 #[test]
