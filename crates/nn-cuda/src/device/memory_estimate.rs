@@ -45,7 +45,7 @@ impl<'a> MemoryEstimate<'a> {
         batch: &'a LargestBatch,
         learnt: &'a LargestBatch,
     ) -> Self {
-        let rows = |batch: &LargestBatch| {
+        let rows = |batch: &LargestBatch| -> Vec<usize> {
             batch.steps.iter().zip(&batch.windows).map(|(steps, windows)| steps * windows).collect()
         };
         let (rows, rows_learnt) = (rows(batch), rows(learnt));
