@@ -726,8 +726,9 @@ mod tests {
                 let validated = found(&samples, own.chunks(batch_size).map(|part| part.iter().collect()));
                 let all = learnt.max(validated);
                 let holds = |bound: &LargestBatch| {
-                    let (windows, bars) = (bound.windows_learnt[0], bound.bars_learnt[0]);
-                    learnt.windows <= windows && learnt.bars <= bars && all.windows <= bound.windows[0] && all.bars <= bound.bars[0]
+                    let in_training = Covered { windows: bound.windows_learnt[0], bars: bound.bars_learnt[0] };
+                    let in_any = Covered { windows: bound.windows[0], bars: bound.bars[0] };
+                    learnt.max(in_training) == in_training && all.max(in_any) == in_any
                 };
                 prop_assert!(bounds.iter().any(holds), "{:?} and {:?} of {:?}", learnt, validated, bounds);
             }
