@@ -65,6 +65,10 @@ pub struct LargestBatch {
     pub windows: Vec<usize>,
     /// Bars that these cover.
     pub bars: Vec<usize>,
+    /// The same windows of batches that are trained on.
+    pub windows_learnt: Vec<usize>,
+    /// Bars that these cover.
+    pub bars_learnt: Vec<usize>,
     /// True if windows may have bars in common: if samples are slices of series.
     pub shares_bars: bool,
     /// Bars of each series that a GPU keeps; `None` where batches bring theirs.
@@ -83,6 +87,20 @@ pub struct LargestBatch {
     pub carried: Vec<[usize; 2]>,
 }
 
+impl LargestBatch {
+    /// The bound of the batches that are trained on.
+    #[must_use]
+    pub fn learnt(&self) -> Self {
+        let graphs = self.graphs.map(|largest| LargestGraphs {
+            graphs: largest.graphs_learnt,
+            edges: largest.edges_learnt,
+            ..largest
+        });
+        let (windows, bars) = (self.windows_learnt.clone(), self.bars_learnt.clone());
+        LargestBatch { sizes: self.sizes_learnt.clone(), windows, bars, graphs, ..self.clone() }
+    }
+}
+
 /// Upper bound of batches of graphs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LargestGraphs {
@@ -90,6 +108,10 @@ pub struct LargestGraphs {
     pub graphs: usize,
     /// Edges of the graphs.
     pub edges: usize,
+    /// Graphs of a batch that is trained on.
+    pub graphs_learnt: usize,
+    /// Edges of these.
+    pub edges_learnt: usize,
     /// Nodes and edges of all graphs of the source, if a GPU keeps their lists.
     pub kept: Option<[usize; 2]>,
 }

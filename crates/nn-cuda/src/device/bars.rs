@@ -101,10 +101,13 @@ impl Bars {
                 estimate.put("batches", format!("{content} of {name}, of two batches"), bytes, &StepPhase::ALL);
             }
         }
-        let ends = estimate.config.drops_between_layers.then_some(batch.windows[k] * size_of::<u64>());
-        let rows = if batch.shares_bars { bars } else { bars / sizes.steps };
-        let places = ends.into_iter().chain([rows * size_of::<u32>()]);
-        estimate.put_mail(&format!("places of the bars of {name}"), places);
+        let learnt = estimate.learnt;
+        // A prediction drops nothing.
+        let ends = estimate.config.drops_between_layers.then_some(learnt.windows[k] * size_of::<u64>());
+        estimate.put_mail_learnt(&format!("last bars of the windows of {name}"), ends);
+        let row_bars = if batch.shares_bars { 1 } else { sizes.steps };
+        let [rows, rows_learnt] = [bars, learnt.bars[k]].map(|bars| [bars / row_bars * size_of::<u32>()]);
+        estimate.put_mail(&format!("places of the bars of {name}"), rows, rows_learnt);
         let covered = bars * width * (size_of::<T>() + size_of::<f32>());
         estimate.put("batches", format!("bars of {name} that a batch covers"), covered, BOTH);
     }

@@ -68,11 +68,15 @@ pub(super) fn bucket_largest<'a>(
     };
     let sample_steps: Vec<usize> = model.recurrent_layers().iter().map(|lstm| lstm.sizes.steps).collect();
     let steps = bucket_steps(&batch.steps, &sample_steps, config.runs.map_or(1, |runs| runs.longest));
-    let longer = steps.iter().zip(&batch.steps).map(|(padded, steps)| padded - steps);
-    let bars =
-        batch.bars.iter().zip(&batch.windows).zip(longer).map(|((bars, windows), longer)| bars + windows * longer);
-    let [windows, bars] = bucket_batch(samples, &batch.windows, &bars.collect::<Vec<_>>(), &steps);
-    Cow::Owned(LargestBatch { steps, windows, bars, ..batch.clone() })
+    let padded = |samples: usize, windows: &[usize], bars: &[usize]| {
+        let longer = steps.iter().zip(&batch.steps).map(|(padded, steps)| padded - steps);
+        let bars = bars.iter().zip(windows).zip(longer).map(|((bars, windows), longer)| bars + windows * longer);
+        bucket_batch(samples, windows, &bars.collect::<Vec<_>>(), &steps)
+    };
+    let [windows, bars] = padded(samples, &batch.windows, &batch.bars);
+    let samples_learnt = batch.sizes_learnt.iter().copied().max().unwrap_or(0);
+    let [windows_learnt, bars_learnt] = padded(samples_learnt, &batch.windows_learnt, &batch.bars_learnt);
+    Cow::Owned(LargestBatch { steps, windows, bars, windows_learnt, bars_learnt, ..batch.clone() })
 }
 
 #[cfg(test)]

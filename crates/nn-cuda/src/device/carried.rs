@@ -34,7 +34,7 @@ struct CarriedTimeframe {
 impl Carried {
     /// Counts what [`Carried::new`] takes, and what batches do.
     pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
-        let (batch, config) = (estimate.batch, estimate.model.config());
+        let (batch, config) = (estimate.learnt, estimate.model.config());
         for (k, &[slots, places]) in batch.carried.iter().enumerate() {
             let name = estimate.model.shape().timeframes[k].name.clone();
             let sizes = CarriedSizes { hidden: config.hidden, layers: config.layers, slots, places };
@@ -45,7 +45,7 @@ impl Carried {
                 &[StepPhase::Forward, StepPhase::Optimizer],
             );
             let brought = CarriedStates::upload_bytes(batch.windows[k], batch.bars[k]);
-            estimate.put_mail(&format!("states that windows of {name} start from, and compute"), brought);
+            estimate.put_mail_learnt(&format!("states that windows of {name} start from, and compute"), brought);
         }
     }
 

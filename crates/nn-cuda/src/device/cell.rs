@@ -157,14 +157,24 @@ impl<T: Operand> Cells<T> {
         [weights * size_of::<T>() + sums + tables, gradients * size_of::<f32>()]
     }
 
-    /// Numbers that the operations of one cell ask [`Shared`] for: over so many rows of what it
-    /// reads, and steps of windows, at most.
-    pub(super) fn partial_sums_len(hidden: usize, input: usize, has_bias: bool, rows: usize, steps: usize) -> usize {
+    /// Numbers that the operations of one cell ask [`Shared`] for: forward over `projected` rows of
+    /// what it reads, and backward over so many rows of that and steps of windows, at most.
+    pub(super) fn partial_sums_len(
+        hidden: usize,
+        input: usize,
+        has_bias: bool,
+        projected: usize,
+        rows: usize,
+        steps: usize,
+    ) -> usize {
         let gates = 4 * hidden;
         let sums = [[gates, hidden, steps], [gates, input, rows]].map(product_partials_len);
         // A product that starts from a bias is not split.
-        let bias_parts =
-            if has_bias { column_sum_partials_len(rows.max(1), gates) } else { rows_partials_len(rows, gates, input) };
+        let bias_parts = if has_bias {
+            column_sum_partials_len(rows.max(1), gates)
+        } else {
+            rows_partials_len(projected, gates, input)
+        };
         sums[0].max(sums[1]).max(bias_parts).max(rows_partials_len(steps, input, gates))
     }
 

@@ -67,8 +67,9 @@ pub(super) trait DeviceModel: Debug + Send {
         Ok(())
     }
 
-    /// Pads batches from now on to the size of `largest`, if `batch` takes less memory. True if so;
-    /// never in dense training, for stored windows, or over graphs.
+    /// Pads batches from now on to the size of the largest that is trained on, of which `largest`
+    /// has the bound, if `batch` takes less memory. True if so; never in dense training, for stored
+    /// windows, or over graphs.
     fn pad_to_largest(&mut self, _batch: &BatchView<'_>, _position: usize, _largest: &LargestBatch) -> Result<bool> {
         Ok(false)
     }

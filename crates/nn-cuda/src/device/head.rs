@@ -103,7 +103,8 @@ impl<T: Operand> DeviceHead<T> {
         for &samples in &batch.sizes {
             estimate.put("batches", format!("head of {samples} samples"), workspace(samples), BOTH);
         }
-        let samples = batch.sizes.iter().copied().max().unwrap_or(0);
+        // The product of a prediction starts from a bias, and is not split.
+        let samples = batch.sizes_learnt.iter().copied().max().unwrap_or(0);
         let sum = [outputs, width, samples];
         let parts = product_partials_len(sum)
             .max(rows_partials_len(samples, width, outputs))
@@ -111,14 +112,13 @@ impl<T: Operand> DeviceHead<T> {
         let parts = Scratch::bytes::<f32>(parts).max(Scratch::bytes::<f64>(loss_partials_len(samples * targets)));
         let terms = size_of::<Terms>();
         estimate.put("batches", "loss and parts of sums", parts + terms + 2 * size_of::<f64>(), BOTH);
-        estimate.enqueue(terms);
-        estimate.enqueue(samples * targets * size_of::<f32>());
+        estimate.enqueue(None, [terms, samples * targets * size_of::<f32>()]);
         if batch.is_weighted {
             for &samples in &batch.sizes_learnt {
                 let bytes = samples * size_of::<f32>();
                 estimate.put("batches", format!("weights of {samples} samples"), bytes, BOTH);
             }
-            estimate.enqueue(samples * size_of::<f32>());
+            estimate.enqueue(None, [samples * size_of::<f32>()]);
         }
     }
 

@@ -4,6 +4,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::model::Model;
 
+use super::memory_estimate::MostRows;
 use super::norm::Norms;
 use super::outputs::{OutputRows, Outputs};
 use crate::ops::{Dropped, Operand, TensorSlice, drop_gradients, drop_outputs, ensure_capacity, round_part};
@@ -32,11 +33,15 @@ impl<T: Operand> InterLayer<T> {
     }
 
     /// Bytes of what lies between two layers of so many rows of each timeframe.
-    pub(super) fn bytes(model: &Model, rows: &[usize], drops: bool) -> usize {
+    pub(super) fn bytes(model: &Model, rows: MostRows<'_>, drops: bool) -> usize {
         let (hidden, norms) = (model.config().hidden, model.config().layer_norm);
-        let all: usize = rows.iter().sum();
-        let normed = if norms && drops { rows.iter().copied().max().unwrap_or(0) } else { 0 };
-        let changed = if norms || drops { all } else { 0 };
+        // A prediction drops nothing.
+        let normed = if norms && drops { rows.learnt.iter().copied().max().unwrap_or(0) } else { 0 };
+        let changed: usize = match (norms, drops) {
+            (true, _) => rows.all.iter().sum(),
+            (false, true) => rows.learnt.iter().sum(),
+            (false, false) => 0,
+        };
         normed * hidden * size_of::<f32>() + changed * hidden * size_of::<T>() + Norms::bytes(model, rows)
     }
 

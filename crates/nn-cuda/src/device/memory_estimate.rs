@@ -1,5 +1,8 @@
 //! The memory that a run takes of a GPU, counted by those who take it, from shapes and before
 //! anything is taken.
+//!
+//! Buffers that a prediction uses too grow to the largest batch, those of the backward pass to the
+//! largest that is trained on.
 
 use megabatch_nn::memory::{LargestBatch, PlannedTensor, StepPhase};
 use megabatch_nn::model::Model;
@@ -12,18 +15,47 @@ pub(super) struct MemoryEstimate<'a> {
     pub(super) model: &'a Model,
     pub(super) config: &'a ComputeConfig,
     pub(super) batch: &'a LargestBatch,
+    /// The most that a batch brings that is trained on.
+    pub(super) learnt: &'a LargestBatch,
     /// Steps of the windows of each timeframe.
-    pub(super) rows: Vec<usize>,
+    rows: Vec<usize>,
+    rows_learnt: Vec<usize>,
     tensors: Vec<PlannedTensor>,
-    /// Bytes of each array that a batch brings.
+    /// Bytes of each array that a batch brings to a prediction.
     upload: Vec<usize>,
+    /// Bytes of each array that a batch brings that is trained on.
+    upload_learnt: Vec<usize>,
+}
+
+/// The most rows of each timeframe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MostRows<'a> {
+    /// Rows of any batch.
+    pub(super) all: &'a [usize],
+    /// Rows of a batch that is trained on.
+    pub(super) learnt: &'a [usize],
 }
 
 impl<'a> MemoryEstimate<'a> {
-    /// Nothing so far of a run with `config`, of which `batch` is the most that one brings.
-    pub(super) fn new(model: &'a Model, config: &'a ComputeConfig, batch: &'a LargestBatch) -> Self {
-        let rows = batch.steps.iter().zip(&batch.windows).map(|(steps, windows)| steps * windows).collect();
-        MemoryEstimate { model, config, batch, rows, tensors: Vec::new(), upload: Vec::new() }
+    /// Nothing so far of a run with `config`, of which `batch` is the most that one brings, and
+    /// `learnt` the most that one brings that is trained on.
+    pub(super) fn new(
+        model: &'a Model,
+        config: &'a ComputeConfig,
+        batch: &'a LargestBatch,
+        learnt: &'a LargestBatch,
+    ) -> Self {
+        let rows = |batch: &LargestBatch| -> Vec<usize> {
+            batch.steps.iter().zip(&batch.windows).map(|(steps, windows)| steps * windows).collect()
+        };
+        let (rows, rows_learnt) = (rows(batch), rows(learnt));
+        let (upload, upload_learnt) = (Vec::new(), Vec::new());
+        MemoryEstimate { model, config, batch, learnt, rows, rows_learnt, tensors: Vec::new(), upload, upload_learnt }
+    }
+
+    /// The most steps of the windows of each timeframe.
+    pub(super) fn rows(&self) -> MostRows<'_> {
+        MostRows { all: &self.rows, learnt: &self.rows_learnt }
     }
 
     /// Counts `bytes` for what is called `name`.
@@ -33,22 +65,38 @@ impl<'a> MemoryEstimate<'a> {
         }
     }
 
-    /// Counts arrays of these bytes, which each batch brings, and their way.
-    pub(super) fn put_mail(&mut self, name: &str, bytes: impl IntoIterator<Item = usize>) {
+    /// Counts arrays of `all` bytes, of which a batch that is trained on has `learnt`, and their
+    /// way.
+    pub(super) fn put_mail(
+        &mut self,
+        name: &str,
+        all: impl IntoIterator<Item = usize>,
+        learnt: impl IntoIterator<Item = usize>,
+    ) {
         let before = self.upload.len();
-        self.upload.extend(bytes);
-        let all = self.upload[before..].iter().sum();
-        self.put("batches", name, all, &StepPhase::ALL);
+        self.enqueue(all, learnt);
+        let bytes = self.upload[before..].iter().sum();
+        self.put("batches", name, bytes, &StepPhase::ALL);
     }
 
-    /// Counts the way of an array that is counted elsewhere.
-    pub(super) fn enqueue(&mut self, bytes: usize) {
-        self.upload.push(bytes);
+    /// Counts arrays of these bytes, which a batch that is trained on brings, and their way.
+    pub(super) fn put_mail_learnt(&mut self, name: &str, bytes: impl IntoIterator<Item = usize>) {
+        let before = self.upload_learnt.len();
+        self.upload_learnt.extend(bytes);
+        let bytes = self.upload_learnt[before..].iter().sum();
+        self.put("batches", name, bytes, &StepPhase::ALL);
+    }
+
+    /// Counts the way of arrays that are counted elsewhere: to a prediction, and of a batch that is
+    /// trained on.
+    pub(super) fn enqueue(&mut self, all: impl IntoIterator<Item = usize>, learnt: impl IntoIterator<Item = usize>) {
+        self.upload.extend(all);
+        self.upload_learnt.extend(learnt);
     }
 
     /// All tensors, with the way of what a batch brings.
     pub(super) fn into_tensors(mut self) -> Vec<PlannedTensor> {
-        let on_its_way = BatchUploader::bytes(&self.upload);
+        let on_its_way = BatchUploader::bytes(&self.upload).max(BatchUploader::bytes(&self.upload_learnt));
         self.put("batches", "a batch as it comes", on_its_way, &[StepPhase::Forward]);
         self.tensors
     }

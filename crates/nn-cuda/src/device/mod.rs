@@ -295,10 +295,11 @@ impl Accelerator {
         captures.run(device, || device_model.accumulate_gradients(batch, dropout_seed, loss_input, values, gradients))
     }
 
-    /// Takes all memory that batches of a run need, of which `largest` is the bound, unless `batch`
-    /// needs as much: buffers that grow batch by batch would be taken anew each time. True if the
-    /// gradients of `batch` were computed for that: a step has to begin anew then. Dense training
-    /// and models over graphs take memory as batches come.
+    /// Takes all memory that the batches need that a run trains on, of which `largest` has the
+    /// bound, unless `batch` needs as much: buffers that grow batch by batch would be taken anew
+    /// each time. True if the gradients of `batch` were computed for that: a step has to begin anew
+    /// then. Larger batches of a validation, dense training and models over graphs take memory as
+    /// batches come.
     ///
     /// # Errors
     /// [`Error::Memory`](megabatch_nn::Error::Memory).

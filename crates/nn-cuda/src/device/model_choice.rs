@@ -36,7 +36,8 @@ pub(super) fn device_model(
 /// The tensors of a run with `config`, of which `batch` is the most that one brings.
 pub fn tensors(model: &Model, config: &ComputeConfig, batch: &LargestBatch) -> Vec<PlannedTensor> {
     let batch = &*bucket_largest(model, config, batch);
-    let mut estimate = MemoryEstimate::new(model, config, batch);
+    let learnt = batch.learnt();
+    let mut estimate = MemoryEstimate::new(model, config, batch, &learnt);
     Resident::estimate(&mut estimate);
     match config.precision {
         _ if model.config().is_over_graphs() => graphs::estimate(&mut estimate),

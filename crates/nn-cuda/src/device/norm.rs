@@ -4,6 +4,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::model::Model;
 
+use super::memory_estimate::MostRows;
 use super::outputs::OutputRows;
 use crate::ops::{
     NormWeights, Normed, Operand, Scratch, TensorSlice, ensure_capacity, layer_norm, layer_norm_backward,
@@ -45,12 +46,12 @@ impl Norms {
 
     /// Bytes of the norms of a layer once they had so many rows of each timeframe; 0 for a model
     /// without norms.
-    pub(super) fn bytes(model: &Model, rows: &[usize]) -> usize {
+    pub(super) fn bytes(model: &Model, rows: MostRows<'_>) -> usize {
         if !model.config().layer_norm {
             return 0;
         }
-        let parts = rows.iter().map(|&rows| norm_partials_len(rows, model.config().hidden)).max().unwrap_or(0);
-        2 * rows.iter().sum::<usize>() * size_of::<f32>() + Scratch::bytes::<f32>(parts)
+        let parts = rows.learnt.iter().map(|&rows| norm_partials_len(rows, model.config().hidden)).max().unwrap_or(0);
+        2 * rows.all.iter().sum::<usize>() * size_of::<f32>() + Scratch::bytes::<f32>(parts)
     }
 
     /// Writes outputs of timeframe `k` after their norm to `to`, from its start on.

@@ -7,6 +7,7 @@ use megabatch_nn::model::Model;
 use megabatch_nn::model::pooling::AttentionPooling;
 use megabatch_nn::model::recurrent::RecurrentLayers;
 
+use super::memory_estimate::MostRows;
 use super::norm::Norms;
 use super::outputs::Outputs;
 use crate::ops::{
@@ -61,13 +62,14 @@ impl DevicePooled {
 
     /// Bytes of the pooling of so many windows of each timeframe, of so many rows, beside the
     /// vectors and their gradients.
-    pub(super) fn bytes(model: &Model, heads: usize, windows: &[usize], rows: &[usize]) -> usize {
+    pub(super) fn bytes(model: &Model, heads: usize, windows: &[usize], rows: MostRows<'_>) -> usize {
         let hidden = model.config().hidden;
         let memory = |(lstm, &windows): (&RecurrentLayers, &usize)| {
             let [steps, windows, heads, hidden] = [lstm.sizes.steps, windows, heads, hidden].map(|size| size as u32);
             PoolMemory::bytes_on_gpu(PoolSizes { steps, windows, heads, hidden })
         };
-        let normed = if model.config().layer_norm { rows.iter().sum::<usize>() * hidden * size_of::<f32>() } else { 0 };
+        let numbers = if model.config().layer_norm { rows.all.iter().sum::<usize>() * hidden } else { 0 };
+        let normed = numbers * size_of::<f32>();
         model.recurrent_layers().iter().zip(windows).map(memory).sum::<usize>() + normed + Norms::bytes(model, rows)
     }
 

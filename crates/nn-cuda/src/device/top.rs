@@ -6,6 +6,7 @@ use megabatch_nn::Result;
 use megabatch_nn::model::Model;
 use megabatch_nn::model::pooling::Pooling;
 
+use super::memory_estimate::MostRows;
 use super::norm::Norms;
 use super::outputs::Outputs;
 use super::pooling::DevicePooled;
@@ -37,10 +38,10 @@ impl Top {
 
     /// Bytes of what is read of windows, so many `vectors` of each timeframe, which has so many
     /// rows.
-    pub(super) fn bytes(model: &Model, vectors: &[usize], rows: &[usize]) -> usize {
-        let bytes = vectors.iter().sum::<usize>() * model.config().hidden * size_of::<f32>();
+    pub(super) fn bytes(model: &Model, vectors: MostRows<'_>, rows: MostRows<'_>) -> usize {
+        let bytes = vectors.all.iter().sum::<usize>() * model.config().hidden * size_of::<f32>();
         match model.config().pooling {
-            Pooling::Attention { heads } => 2 * bytes + DevicePooled::bytes(model, heads, vectors, rows),
+            Pooling::Attention { heads } => 2 * bytes + DevicePooled::bytes(model, heads, vectors.all, rows),
             Pooling::Last if model.config().layer_norm => bytes + Norms::bytes(model, vectors),
             Pooling::Last => 0,
         }

@@ -11,7 +11,7 @@ pub(super) struct Covered {
 }
 
 impl Covered {
-    fn plus(self, other: Self) -> Self {
+    pub(super) fn plus(self, other: Self) -> Self {
         Covered { windows: self.windows + other.windows, bars: self.bars + other.bars }
     }
 
@@ -22,13 +22,21 @@ impl Covered {
     pub(super) fn times(self, count: usize) -> Self {
         Covered { windows: self.windows * count, bars: self.bars * count }
     }
+
+    pub(super) fn min(self, other: Self) -> Self {
+        Covered { windows: self.windows.min(other.windows), bars: self.bars.min(other.bars) }
+    }
+
+    pub(super) fn max(self, other: Self) -> Self {
+        Covered { windows: self.windows.max(other.windows), bars: self.bars.max(other.bars) }
+    }
 }
 
 /// The most of any `len` consecutive windows, window by window.
 #[derive(Clone, Debug)]
 pub(super) struct MostCovered {
     steps: usize,
-    len: usize,
+    pub(super) len: usize,
     last_end: Option<i64>,
     /// Additions of the last windows to those before them.
     added: VecDeque<Covered>,
@@ -62,8 +70,7 @@ impl MostCovered {
             let leaves = self.added.pop_front().expect("one was added");
             self.now = self.now.minus(leaves);
         }
-        let Covered { windows, bars } = self.now;
-        self.most = Covered { windows: self.most.windows.max(windows), bars: self.most.bars.max(bars) };
+        self.most = self.most.max(self.now);
     }
 }
 
@@ -100,8 +107,7 @@ impl MostCoveredByGraphs {
             }
         }
         self.graphs.push_back(ends);
-        let Covered { windows, bars } = self.now;
-        self.most = Covered { windows: self.most.windows.max(windows), bars: self.most.bars.max(bars) };
+        self.most = self.most.max(self.now);
     }
 
     fn remove(&mut self, end: i64) {

@@ -1,5 +1,7 @@
 //! Upper bounds of a run's batches.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use megabatch_nn::batch::{Grain, Runs, SeriesView};
 use megabatch_nn::graph::{Graphs, check_graphs};
 use megabatch_nn::memory::{LargestBatch, LargestGraphs};
@@ -22,11 +24,15 @@ use crate::evaluate::shared::own_part;
 #[path = "../../tests/in_file/mod.rs"]
 mod in_file;
 
-/// Sizes of the batches of a rank, or of a run that is alone, but for graphs.
+/// Sizes of the batches of a rank, or of a run that is alone: samples, or graphs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RankShare {
     learnt: Vec<usize>,
     validated: Vec<usize>,
+    /// Pieces of consecutive samples of each batch of training, by their length.
+    pieces: Vec<Vec<Pieces>>,
+    /// The rank whose graphs these are, which differ in size; `None` of samples that stand alone.
+    rank: Option<Rank>,
 }
 
 impl RankShare {
@@ -36,7 +42,8 @@ impl RankShare {
             Some(runs) => sizes_in_runs(config, runs, train.len()),
             None => sizes_of_training(config, train.len()),
         };
-        RankShare { learnt, validated: sizes_of_validation(config, validation.len()) }
+        let validated = sizes_of_validation(config, validation.len());
+        RankShare { learnt, validated, pieces: vec![vec![Pieces::new(config, train.len())]], rank: None }
     }
 
     /// The largest batch of training.
@@ -54,7 +61,14 @@ impl RankShare {
         self.validated_max().max(self.learnt_max())
     }
 
-    /// The shares of `ranks`, each once; whole batches of one, and of graphs and dense training.
+    /// The most pieces of a batch of training, as if all of them were as long as the longest.
+    fn most_pieces(&self) -> Pieces {
+        let counts = self.pieces.iter().map(|batch| batch.iter().map(|pieces| pieces.count).sum::<usize>());
+        let lens = self.pieces.iter().flatten().map(|pieces| pieces.len);
+        Pieces { count: counts.max().unwrap_or(0), len: lens.max().unwrap_or(0) }
+    }
+
+    /// The shares of `ranks`, each once; of graphs, that of each rank.
     ///
     /// # Errors
     /// [`Error::NothingLeft`](crate::Error::NothingLeft) for too few samples of several ranks.
@@ -64,20 +78,34 @@ impl RankShare {
         validation: &SampleRanges,
         ranks: usize,
     ) -> Result<Vec<Self>> {
-        if ranks < 2 || config.model.is_over_graphs() || config.purpose().runs().is_some() {
+        if ranks < 2 {
             return Ok(vec![RankShare::whole(config, train, validation)]);
         }
-        let schedule = Schedule::new(config, train.len())?;
-        // The last step of an epoch is another one than those before it.
-        let steps = [0, schedule.steps_per_epoch - 1].map(|step| schedule.step(step));
+        let schedule = Schedule::new(config, train.len())?.cut_into(config.batch_size, Grain::Runs);
+        let last = schedule.steps_per_epoch - 1;
+        // The last step of an epoch is another one than those before it. In dense training the runs
+        // of each may lie otherwise.
+        let is_dense = config.purpose().runs().is_some();
+        let steps: Vec<u64> = if is_dense { (0..=last).collect() } else { vec![0, last] };
+        let (whole, is_over_graphs) = (Pieces::new(config, train.len()), config.model.is_over_graphs());
+        let block_len = if is_over_graphs { 1 } else { SHARD_SAMPLES };
         let mut shares: Vec<RankShare> = Vec::new();
         for rank in 0..ranks {
             let rank = Rank::new(rank, ranks)?;
             let own = schedule.for_rank(rank);
-            let batches = steps.iter().flat_map(|step| own.own_batches_of(step));
+            let (mut sizes, mut pieces) = (Vec::new(), Vec::new());
+            for part in steps.iter().flat_map(|&step| own.own_batches_of(&own.step(step))) {
+                sizes.push(part.len());
+                let in_part = whole.in_part(config, &part);
+                if !pieces.contains(&in_part) {
+                    pieces.push(in_part);
+                }
+            }
             let share = RankShare {
-                learnt: distinct_sizes(batches.map(|batch| batch.len()).collect()),
-                validated: sizes_of_validation(config, own_part(validation, SHARD_SAMPLES, rank).len()),
+                learnt: distinct_sizes(sizes),
+                validated: sizes_of_validation(config, own_part(validation, block_len, rank).len()),
+                pieces,
+                rank: is_over_graphs.then_some(rank),
             };
             if !shares.contains(&share) {
                 shares.push(share);
@@ -116,12 +144,18 @@ pub(super) fn largest_batches(
     shares: Vec<RankShare>,
 ) -> Result<Vec<LargestBatch>> {
     let is_weighted = config.is_weighted(samples);
-    let covered = covered_by_shares(config, samples, train, validation, &shares)?;
-    let largest = |(n, share): (usize, RankShare)| {
-        let covered: Vec<Covered> = covered.iter().map(|by_share| by_share[n]).collect();
-        Ok(LargestBatch { is_weighted, ..largest_windows(config, samples, train, validation, share, &covered)? })
+    let batches = match samples.graphs().filter(|_| config.model.is_over_graphs()) {
+        Some(graphs) => largest_batches_of_graphs(config, samples, graphs, train, validation, shares)?,
+        None => {
+            let covered = covered_by_shares(config, samples, train, validation, &shares)?;
+            let largest = |(n, share): (usize, RankShare)| {
+                let covered: Vec<ShareCovered> = covered.iter().map(|by_share| by_share[n]).collect();
+                largest_windows(config, samples, train, share, &covered)
+            };
+            shares.into_iter().enumerate().map(largest).collect::<Result<_>>()?
+        }
     };
-    shares.into_iter().enumerate().map(largest).collect()
+    Ok(batches.into_iter().map(|batch| LargestBatch { is_weighted, ..batch }).collect())
 }
 
 /// Most of the windows and bars that a batch covers, by timeframe and by share.
@@ -131,86 +165,91 @@ fn covered_by_shares(
     train: &SampleRanges,
     validation: &SampleRanges,
     shares: &[RankShare],
-) -> Result<Vec<Vec<Covered>>> {
-    // Dense training on a GPU is that of series in memory, and graphs share no windows.
-    let slices = shares_bars(samples) && config.purpose().runs().is_none() && !config.model.is_over_graphs();
-    let (sliced, pieces) = (slices.then(|| SlicedSeries::new(samples)).transpose()?, Pieces::new(config, train.len()));
-    let covered_in = |(k, steps): (usize, usize)| -> Result<Vec<Covered>> {
-        let apart = shares.iter().map(RankShare::largest).map(|windows| Covered { windows, bars: windows * steps });
+) -> Result<Vec<Vec<ShareCovered>>> {
+    // Dense training on a GPU is that of series in memory.
+    let slices = shares_bars(samples) && config.purpose().runs().is_none();
+    let sliced = slices.then(|| SlicedSeries::new(samples)).transpose()?;
+    let covered_in = |(k, steps): (usize, usize)| -> Result<Vec<ShareCovered>> {
+        let apart = shares.iter().map(|share| ShareCovered::apart(share.learnt_max(), share.validated_max(), steps));
         let Some(series) = &sliced else { return Ok(apart.collect()) };
-        let most = |list: &SampleRanges, lens: &[usize]| -> Result<Vec<Covered>> {
-            let mut most: Vec<_> = lens.iter().map(|&len| MostCovered::new(steps, len)).collect();
+        let most = |list: &SampleRanges, lens: BTreeSet<usize>| -> Result<BTreeMap<usize, Covered>> {
+            let mut most: Vec<_> = lens.into_iter().map(|len| MostCovered::new(steps, len)).collect();
             series.each_end(k, list, |window| {
                 most.iter_mut().for_each(|most| most.push(window.end));
                 Ok(())
             })?;
-            Ok(most.iter().map(|most| most.most).collect())
+            Ok(most.iter().map(|most| (most.len, most.most)).collect())
         };
-        // A rank's share is a part of a batch: of as many pieces at most, which may be shorter.
-        let lens: Vec<usize> = shares.iter().map(|share| pieces.len.min(share.learnt_max())).collect();
-        let validated: Vec<usize> = shares.iter().map(RankShare::validated_max).collect();
-        let (in_training, in_validation) = (most(train, &lens)?, most(validation, &validated)?);
+        let in_training = most(train, piece_lens(shares))?;
+        let in_validation = most(validation, shares.iter().map(RankShare::validated_max).collect())?;
         let rows = series.span(k).bars;
-        let covered =
-            in_training.into_iter().zip(in_validation).zip(apart).map(|((in_training, in_validation), apart)| {
-                let in_training = in_training.times(pieces.count);
-                Covered {
-                    windows: in_training.windows.max(in_validation.windows).min(apart.windows).min(rows),
-                    bars: in_training.bars.max(in_validation.bars).min(apart.bars).min(rows),
-                }
-            });
+        let covered = shares.iter().zip(apart).map(|(share, apart)| {
+            ShareCovered::in_pieces(share, &in_training, &in_validation).min(apart).at_most(rows)
+        });
         Ok(covered.collect())
     };
     steps_of(samples).into_iter().enumerate().map(covered_in).collect()
 }
 
-/// Bound of these batches, which cover `covered` by timeframe, without the weights of samples.
+/// Lengths of the pieces of all batches of training, each once.
+fn piece_lens<'a>(shares: impl IntoIterator<Item = &'a RankShare>) -> BTreeSet<usize> {
+    shares.into_iter().flat_map(|share| share.pieces.iter().flatten()).map(|pieces| pieces.len).collect()
+}
+
+/// Bound of the batches of `share`, which cover `covered` by timeframe, without the weights of
+/// samples.
 fn largest_windows(
     config: &Config,
     samples: &dyn Samples,
     train: &SampleRanges,
-    validation: &SampleRanges,
     share: RankShare,
-    covered: &[Covered],
+    covered: &[ShareCovered],
 ) -> Result<LargestBatch> {
     let (shape, steps, runs) = (samples.shape(), steps_of(samples), config.purpose().runs());
-    if let Some(graphs) = samples.graphs().filter(|_| config.model.is_over_graphs()) {
-        return largest_batch_of_graphs(config, samples, graphs, train, validation);
-    }
-    let validated_max = share.validated_max();
-    let (sizes_learnt, resident) = (share.learnt, resident_series(samples));
+    let (validated_max, resident) = (share.validated_max(), resident_series(samples));
     if let (Some(runs), Some(view)) = (runs, &resident) {
         view.check(shape)?;
-        let pieces = Pieces::new(config, train.len());
-        return Ok(largest_batch_of_runs(runs, shape, view, train, pieces, sizes_learnt));
+        return Ok(largest_batch_of_runs(runs, shape, view, train, share));
     }
-    let sizes = distinct_sizes([sizes_learnt.clone(), share.validated].concat());
-    let (windows, bars) = covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
+    let sizes = distinct_sizes([share.learnt.clone(), share.validated].concat());
     let (kept_windows, chunk_windows) = (kept_windows(config, samples), windows_in_chunk(config, samples).unwrap_or(0));
     let series = resident.filter(|_| config.keeps_series_on_gpu()).map(|view| series_rows(&view, shape));
-    let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, series, ..LargestBatch::default() };
-    Ok(LargestBatch { sizes, sizes_learnt, validated_max, steps, windows, bars, chunk_windows, ..rest })
+    let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, series, ..covering(covered) };
+    Ok(LargestBatch { sizes, sizes_learnt: share.learnt, validated_max, steps, chunk_windows, ..rest })
 }
 
-/// Bound of dense training on the samples `train`, in batches of these sizes. The CPU validates, in
+/// Bound of batches that cover `covered` by timeframe, and of which nothing else is known.
+fn covering(covered: &[ShareCovered]) -> LargestBatch {
+    let all = || covered.iter().map(|covered| covered.learnt.max(covered.validated));
+    let learnt = || covered.iter().map(|covered| covered.learnt);
+    LargestBatch {
+        windows: all().map(|covered| covered.windows).collect(),
+        bars: all().map(|covered| covered.bars).collect(),
+        windows_learnt: learnt().map(|covered| covered.windows).collect(),
+        bars_learnt: learnt().map(|covered| covered.bars).collect(),
+        ..LargestBatch::default()
+    }
+}
+
+/// Bound of dense training on the samples `train`, in the batches of `share`. The CPU validates, in
 /// one pass over each segment.
 fn largest_batch_of_runs(
     runs: Runs,
     shape: &SampleShape,
     view: &SeriesView<'_>,
     train: &SampleRanges,
-    pieces: Pieces,
-    sizes: Vec<usize>,
+    share: RankShare,
 ) -> LargestBatch {
-    let MostRuns { count, steps } = MostRuns::new(runs, shape, view, train, pieces);
-    let count = count.min(sizes.iter().copied().max().unwrap_or(0));
+    let MostRuns { count, steps } = MostRuns::new(runs, shape, view, train, share.most_pieces());
+    let count = count.min(share.learnt_max());
     let rows = series_rows(view, shape);
     let windows: Vec<usize> = rows.iter().map(|&rows| count.min(rows)).collect();
     // The last window goes on past the last bar.
     let covered = |(k, &steps): (usize, &usize)| (windows[k] * steps).min(rows[k] + steps);
-    let bars = steps.iter().enumerate().map(covered).collect();
-    let rest = LargestBatch { shares_bars: true, series: Some(rows), ..LargestBatch::default() };
-    LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows, bars, ..rest }
+    let bars: Vec<usize> = steps.iter().enumerate().map(covered).collect();
+    let learnt = LargestBatch { windows_learnt: windows.clone(), bars_learnt: bars.clone(), ..LargestBatch::default() };
+    let rest = LargestBatch { shares_bars: true, series: Some(rows), ..learnt };
+    LargestBatch { sizes_learnt: share.learnt.clone(), sizes: share.learnt, steps, windows, bars, ..rest }
 }
 
 /// Nodes and edges of the largest batch of graphs: the most of each.
@@ -224,33 +263,26 @@ impl GraphBatchSizes {
     /// Most graphs that a plan looks up batch by batch.
     const LOOKED_UP_MAX: u64 = 1 << 20;
 
-    /// The sizes of the largest batch of training on the graphs `train`, step by step; of a long
-    /// run, those of the largest graphs together.
-    fn in_training(config: &Config, graphs: &dyn Graphs, train: &SampleRanges) -> Self {
+    /// The sizes of the largest batch of `share` in training on the graphs `train`, step by step; of
+    /// a long run, those of the largest graphs together.
+    fn in_training(config: &Config, graphs: &dyn Graphs, train: &SampleRanges, share: &RankShare) -> Self {
+        let rank = share.rank.unwrap_or_default();
         let few = |schedule: &Schedule| {
-            schedule.steps.saturating_mul(config.step_samples() as u64) <= GraphBatchSizes::LOOKED_UP_MAX
+            let looked_up = schedule.steps.saturating_mul(config.step_samples() as u64);
+            looked_up.saturating_mul(rank.world() as u64) <= GraphBatchSizes::LOOKED_UP_MAX
         };
         match Schedule::new(config, train.len()).ok().filter(few) {
-            Some(schedule) => GraphBatchSizes::most(graphs, schedule.batches(0..schedule.steps, train)),
-            None => GraphBatchSizes::together(config, graphs, train),
+            Some(schedule) => {
+                GraphBatchSizes::most(graphs, schedule.for_rank(rank).own_batches(0..schedule.steps, train))
+            }
+            None => GraphBatchSizes::together(graphs, train, share.learnt_max()),
         }
     }
 
-    /// The sizes of the largest batch of consecutive graphs of `validation`. Batches of ranks begin
-    /// anywhere.
-    fn in_validation(config: &Config, graphs: &dyn Graphs, validation: &SampleRanges) -> Self {
-        let most = |size: &dyn Fn(usize) -> usize| {
-            let sizes: Vec<usize> = validation.iter().map(size).collect();
-            let sums = sizes.iter().enumerate().scan(0, |sum, (k, size)| {
-                *sum = *sum + size - k.checked_sub(config.batch_size).map_or(0, |leaves| sizes[leaves]);
-                Some(*sum)
-            });
-            sums.max().unwrap_or(0)
-        };
-        GraphBatchSizes {
-            nodes: most(&|graph| graphs.nodes(graph).len()),
-            edges: most(&|graph| graphs.edges_max(graph)),
-        }
+    /// The sizes of the largest batch of a validation of `validation`, of which `share` has a part.
+    fn in_validation(config: &Config, graphs: &dyn Graphs, validation: &SampleRanges, share: &RankShare) -> Self {
+        let own = own_part(validation, 1, share.rank.unwrap_or_default());
+        GraphBatchSizes::most(graphs, own.chunks(config.batch_size).map(|batch| batch.iter().collect()))
     }
 
     /// The sizes of the largest of `batches`.
@@ -262,12 +294,13 @@ impl GraphBatchSizes {
         sizes.fold(GraphBatchSizes::default(), GraphBatchSizes::max)
     }
 
-    /// The sizes of a batch of the graphs of `list` with most nodes, and of those with most edges.
-    fn together(config: &Config, graphs: &dyn Graphs, list: &SampleRanges) -> Self {
+    /// The sizes of a batch of the `count` graphs of `list` with most nodes, and of those with most
+    /// edges.
+    fn together(graphs: &dyn Graphs, list: &SampleRanges, count: usize) -> Self {
         let most = |size: &dyn Fn(usize) -> usize| {
             let mut sizes: Vec<usize> = list.iter().map(size).collect();
             sizes.sort_unstable_by(|a, b| b.cmp(a));
-            sizes.iter().take(config.batch_size).sum()
+            sizes.iter().take(count).sum()
         };
         GraphBatchSizes {
             nodes: most(&|graph| graphs.nodes(graph).len()),
@@ -280,83 +313,103 @@ impl GraphBatchSizes {
     }
 }
 
-/// Bound of a run on graphs.
-fn largest_batch_of_graphs(
+/// The batches of graphs of a rank.
+struct GraphShare {
+    share: RankShare,
+    learnt: GraphBatchSizes,
+    validated: GraphBatchSizes,
+}
+
+/// Bound of the batches of each of the ranks that take `shares` of a run on graphs.
+fn largest_batches_of_graphs(
     config: &Config,
     samples: &dyn Samples,
     graphs: &dyn Graphs,
     train: &SampleRanges,
     validation: &SampleRanges,
-) -> Result<LargestBatch> {
-    let shape = samples.shape();
+    shares: Vec<RankShare>,
+) -> Result<Vec<LargestBatch>> {
     check_graphs(graphs, train.iter())?;
     check_graphs(graphs, validation.iter())?;
-    let count = train.len().max(validation.len()).min(config.batch_size);
-    let in_training = GraphBatchSizes::in_training(config, graphs, train);
-    let in_validation = GraphBatchSizes::in_validation(config, graphs, validation);
-    let GraphBatchSizes { nodes, edges } = in_training.max(in_validation);
-    let covered = covered_by_nodes(config, samples, graphs, train, validation, nodes)?;
-    let (mut windows, mut bars): (Vec<usize>, Vec<usize>) =
-        covered.iter().map(|covered| (covered.windows, covered.bars)).unzip();
-    let series = resident_series(samples).map(|view| series_rows(&view, shape));
-    for (k, &rows) in series.iter().flatten().enumerate() {
-        (windows[k], bars[k]) = (windows[k].min(rows), bars[k].min(rows));
-    }
-    let graphs = Some(LargestGraphs {
-        graphs: count,
-        edges,
-        kept: (config.keep_graphs && can_keep_graphs(graphs)).then(|| [graphs.total_nodes(), graphs.total_edges()]),
-    });
-    let (sizes, sizes_learnt, steps) = (vec![nodes], vec![in_training.nodes], steps_of(samples));
-    let (kept_windows, series) = (kept_windows(config, samples), series.filter(|_| config.keeps_series_on_gpu()));
-    let rest = LargestBatch { shares_bars: shares_bars(samples), kept_windows, graphs, ..LargestBatch::default() };
-    Ok(LargestBatch { sizes, sizes_learnt, steps, windows, bars, series, ..rest })
+    let sized = |share: RankShare| GraphShare {
+        learnt: GraphBatchSizes::in_training(config, graphs, train, &share),
+        validated: GraphBatchSizes::in_validation(config, graphs, validation, &share),
+        share,
+    };
+    let shares: Vec<GraphShare> = shares.into_iter().map(sized).collect();
+    let covered = covered_by_nodes(config, samples, graphs, train, validation, &shares)?;
+    let rows = resident_series(samples).map(|view| series_rows(&view, samples.shape()));
+    let kept = (config.keep_graphs && can_keep_graphs(graphs)).then(|| [graphs.total_nodes(), graphs.total_edges()]);
+    let largest = |(n, GraphShare { share, learnt, validated }): (usize, &GraphShare)| {
+        let within_series = |(k, by_share): (usize, &Vec<ShareCovered>)| match &rows {
+            Some(rows) => by_share[n].at_most(rows[k]),
+            None => by_share[n],
+        };
+        let covered: Vec<ShareCovered> = covered.iter().enumerate().map(within_series).collect();
+        let all = GraphBatchSizes::max(*learnt, *validated);
+        let graphs = LargestGraphs {
+            graphs: share.largest(),
+            edges: all.edges,
+            graphs_learnt: share.learnt_max(),
+            edges_learnt: learnt.edges,
+            kept,
+        };
+        let (sizes, sizes_learnt, steps) = (vec![all.nodes], vec![learnt.nodes], steps_of(samples));
+        let series = rows.clone().filter(|_| config.keeps_series_on_gpu());
+        let (shares_bars, kept_windows) = (shares_bars(samples), kept_windows(config, samples));
+        let rest = LargestBatch { shares_bars, kept_windows, graphs: Some(graphs), ..covering(&covered) };
+        LargestBatch { sizes, sizes_learnt, steps, series, ..rest }
+    };
+    Ok(shares.iter().enumerate().map(largest).collect())
 }
 
 /// Most nodes whose bars a plan compares, in about a second a timeframe.
 const COMPARED_NODES_MAX: usize = 1 << 22;
 
-/// Most of the windows and bars that a batch of graphs, of up to `nodes` nodes, covers, by
-/// timeframe. Nodes of graphs that follow one another may share bars, which are counted apart in
-/// collections of more than [`COMPARED_NODES_MAX`] nodes.
+/// Most of the windows and bars that a batch of graphs covers, by timeframe and by share. Nodes of
+/// graphs that follow one another may share bars, which are counted apart in collections of more
+/// than [`COMPARED_NODES_MAX`] nodes.
 fn covered_by_nodes(
     config: &Config,
     samples: &dyn Samples,
     graphs: &dyn Graphs,
     train: &SampleRanges,
     validation: &SampleRanges,
-    nodes: usize,
-) -> Result<Vec<Covered>> {
-    let apart = |steps: usize| Covered { windows: nodes, bars: nodes * steps };
+    shares: &[GraphShare],
+) -> Result<Vec<Vec<ShareCovered>>> {
+    let apart = |steps: usize| -> Vec<ShareCovered> {
+        shares.iter().map(|share| ShareCovered::apart(share.learnt.nodes, share.validated.nodes, steps)).collect()
+    };
     let compares = shares_bars(samples)
         && config.model.encoder == Encoder::Recurrent
         && graphs.total_nodes() <= COMPARED_NODES_MAX;
     let Some(series) = compares.then(|| SlicedSeries::new(samples)).transpose()? else {
         return Ok(steps_of(samples).into_iter().map(apart).collect());
     };
-    let pieces = Pieces::new(config, train.len());
-    let covered_in = |(k, steps): (usize, usize)| -> Result<Covered> {
-        let most = |list: &SampleRanges, len: usize| -> Result<Covered> {
+    let covered_in = |(k, steps): (usize, usize)| -> Result<Vec<ShareCovered>> {
+        let most = |list: &SampleRanges, lens: BTreeSet<usize>| -> Result<BTreeMap<usize, Covered>> {
             let list_nodes = || list.iter().map(|graph| graphs.nodes(graph));
-            let (mut most, mut sizes) = (MostCoveredByGraphs::new(steps, len), list_nodes().map(<[usize]>::len));
+            let mut most: Vec<_> = lens.into_iter().map(|len| MostCoveredByGraphs::new(steps, len)).collect();
+            let mut sizes = list_nodes().map(<[usize]>::len);
             let (mut ends, mut size) = (Vec::new(), sizes.next());
             series.each_end(k, &list_nodes().flatten().copied().collect(), |window| {
                 ends.push(window.end);
                 if size == Some(ends.len()) {
-                    most.push(std::mem::take(&mut ends));
+                    most.iter_mut().for_each(|most| most.push(ends.clone()));
+                    ends.clear();
                     size = sizes.next();
                 }
                 Ok(())
             })?;
-            Ok(most.most)
+            Ok(most.iter().map(|most| (most.len, most.most)).collect())
         };
-        let in_training = most(train, pieces.len)?.times(pieces.count);
-        let in_validation = most(validation, config.batch_size)?;
-        let (apart, rows) = (apart(steps), series.span(k).bars);
-        Ok(Covered {
-            windows: in_training.windows.max(in_validation.windows).min(apart.windows).min(rows),
-            bars: in_training.bars.max(in_validation.bars).min(apart.bars).min(rows),
-        })
+        let in_training = most(train, piece_lens(shares.iter().map(|share| &share.share)))?;
+        let in_validation = most(validation, shares.iter().map(|share| share.share.validated_max()).collect())?;
+        let rows = series.span(k).bars;
+        let covered = shares.iter().zip(apart(steps)).map(|(share, apart)| {
+            ShareCovered::in_pieces(&share.share, &in_training, &in_validation).min(apart).at_most(rows)
+        });
+        Ok(covered.collect())
     };
     steps_of(samples).into_iter().enumerate().map(covered_in).collect()
 }
@@ -406,10 +459,51 @@ fn distinct_sizes(mut sizes: Vec<usize>) -> Vec<usize> {
     sizes
 }
 
+/// The most that batches of a share cover of a timeframe.
+#[derive(Clone, Copy, Debug)]
+struct ShareCovered {
+    learnt: Covered,
+    validated: Covered,
+}
+
+impl ShareCovered {
+    /// So many windows of `steps` bars each, which have none in common.
+    fn apart(learnt: usize, validated: usize, steps: usize) -> Self {
+        let [learnt, validated] = [learnt, validated].map(|windows| Covered { windows, bars: windows * steps });
+        ShareCovered { learnt, validated }
+    }
+
+    /// The most of the batches of `share`, by that of so many consecutive samples of training, and
+    /// of a validation.
+    fn in_pieces(
+        share: &RankShare,
+        in_training: &BTreeMap<usize, Covered>,
+        in_validation: &BTreeMap<usize, Covered>,
+    ) -> Self {
+        let in_batch = |batch: &Vec<Pieces>| {
+            let pieces = batch.iter().map(|pieces| in_training[&pieces.len].times(pieces.count));
+            pieces.fold(Covered::default(), Covered::plus)
+        };
+        ShareCovered {
+            learnt: share.pieces.iter().map(in_batch).fold(Covered::default(), Covered::max),
+            validated: in_validation[&share.validated_max()],
+        }
+    }
+
+    fn min(self, other: Self) -> Self {
+        let (learnt, validated) = (self.learnt.min(other.learnt), self.validated.min(other.validated));
+        ShareCovered { learnt, validated }
+    }
+
+    /// The same of a series of so many bars.
+    fn at_most(self, bars: usize) -> Self {
+        let all = Covered { windows: bars, bars };
+        self.min(ShareCovered { learnt: all, validated: all })
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use megabatch_nn::model::Timeframe;
     use proptest::prelude::*;
 
@@ -476,16 +570,50 @@ mod tests {
         }
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Each rank's batches of training and of a validation, by the bound of one share.
+        #[test]
+        fn no_batch_of_a_rank_covers_more(
+            moved in prop::collection::vec(prop_oneof![4 => 0i64..3, 1 => 3i64..12], 60..200),
+            (steps, seed, ranks) in (1usize..9, any::<u64>(), 2usize..4),
+            (batch_size, gradient_accumulation_steps, validated) in (33usize..90, 1usize..3, 0usize..50),
+            run_length in prop_oneof![Just(None), (1usize..50).prop_map(Some), (1usize..4).prop_map(|n| Some(16 * n))],
+        ) {
+            let (samples, trained) = (samples(&moved, steps), moved.len() - validated);
+            let (train, validation) = (SampleRanges::from(0..trained), SampleRanges::from(trained..moved.len()));
+            let config = Config { batch_size, gradient_accumulation_steps, run_length, seed, ..Config::default() };
+            let shares = RankShare::distinct(&config, &train, &validation, ranks).unwrap();
+            let bounds = largest_batches(&config, &samples, &train, &validation, shares).unwrap();
+            let schedule = Schedule::new(&config, trained).unwrap();
+            for rank in 0..ranks {
+                let rank = Rank::new(rank, ranks).unwrap();
+                let own = schedule.for_rank(rank).own_batches(0..2 * schedule.steps_per_epoch, &train);
+                let learnt = found(&samples, own);
+                let own = own_part(&validation, SHARD_SAMPLES, rank);
+                let validated = found(&samples, own.chunks(batch_size).map(|part| part.iter().collect()));
+                let all = learnt.max(validated);
+                let holds = |bound: &LargestBatch| {
+                    let in_training = Covered { windows: bound.windows_learnt[0], bars: bound.bars_learnt[0] };
+                    let in_any = Covered { windows: bound.windows[0], bars: bound.bars[0] };
+                    learnt.max(in_training) == in_training && all.max(in_any) == in_any
+                };
+                prop_assert!(bounds.iter().any(holds), "{:?} and {:?} of {:?}", learnt, validated, bounds);
+            }
+        }
+    }
+
     #[test]
     fn shares_have_the_batches_of_ranks() {
         // Steps of 80 samples, the last one of 20: blocks of 32 and 8, twice, and of 20.
         let config = Config { batch_size: 40, gradient_accumulation_steps: 2, ..Config::default() };
         let (train, validation) = (SampleRanges::from(0..100), SampleRanges::from(100..150));
-        let shares = |ranks| RankShare::distinct(&config, &train, &validation, ranks).unwrap();
-        let share = |learnt: &[usize], validated: &[usize]| RankShare {
-            learnt: learnt.to_vec(),
-            validated: validated.to_vec(),
+        let shares = |ranks| -> Vec<[Vec<usize>; 2]> {
+            let shares = RankShare::distinct(&config, &train, &validation, ranks).unwrap();
+            shares.into_iter().map(|share| [share.learnt, share.validated]).collect()
         };
+        let share = |learnt: &[usize], validated: &[usize]| [learnt.to_vec(), validated.to_vec()];
         assert_eq!(shares(1), [share(&[20, 40], &[10, 40])]);
         assert_eq!(shares(2), [share(&[20, 40], &[32]), share(&[40], &[18])]);
         assert_eq!(shares(4), [share(&[20, 32], &[32]), share(&[8], &[18]), share(&[32], &[]), share(&[8], &[])]);

@@ -268,7 +268,7 @@ impl GpuFootprint {
     ///
     /// With several `ranks` the footprint is that of the rank that takes most memory, as long as no
     /// rank is lost. A rank trains on its share of each batch, and validates its part in whole
-    /// batches. For graphs and for dense training whole batches are counted.
+    /// batches.
     ///
     /// # Errors
     /// As [`Config::check_on_gpu`] and [`Model::new`]; whatever is wrong with series, of which

@@ -1,6 +1,7 @@
 //! Upper bounds of a batch of dense training.
 
 use std::iter::successors;
+use std::ops::Range;
 
 use megabatch_nn::batch::{Runs, SeriesView};
 use megabatch_nn::model::SampleShape;
@@ -27,6 +28,22 @@ impl Pieces {
             () => batch.div_ceil(run) + 1,
         };
         Pieces { count, len: batch.min(run) }
+    }
+
+    /// Pieces, by their length, of a `part` of such a batch: positions in the order of an epoch.
+    pub(super) fn in_part(self, config: &Config, part: &Range<usize>) -> Vec<Self> {
+        let run = config.run_samples();
+        if self.count == 1 || !config.batch_size.is_multiple_of(run) {
+            // The same part of another batch may begin anywhere in a piece.
+            let count = part.len().saturating_sub(1).div_ceil(run) + 1;
+            return vec![Pieces { count: self.count.min(count), len: self.len.min(part.len()) }];
+        }
+        let first_end = part.start.next_multiple_of(run).min(part.end);
+        let last_start = (part.end / run * run).max(first_end);
+        let first = Pieces { count: 1, len: first_end - part.start };
+        let between = Pieces { count: (last_start - first_end) / run, len: run };
+        let last = Pieces { count: 1, len: part.end - last_start };
+        [first, between, last].into_iter().filter(|pieces| pieces.count * pieces.len > 0).collect()
     }
 }
 
@@ -157,6 +174,24 @@ mod tests {
             let Pieces { count, len } = Pieces::new(&config, 500);
             assert_eq!((count, len), expected, "{run_length:?}");
         }
+    }
+
+    #[test]
+    fn a_part_of_a_batch_has_a_part_of_its_pieces() {
+        let config = Config { batch_size: 64, run_length: Some(16), ..Config::default() };
+        let in_part = |config: &Config, part: Range<usize>| -> Vec<(usize, usize)> {
+            let pieces = Pieces::new(config, 500).in_part(config, &part);
+            pieces.iter().map(|pieces| (pieces.count, pieces.len)).collect()
+        };
+        assert_eq!(in_part(&config, 0..32), [(2, 16)]);
+        assert_eq!(in_part(&config, 20..64), [(1, 12), (2, 16)]);
+        assert_eq!(in_part(&config, 72..74), [(1, 2)]);
+        assert_eq!(in_part(&config, 72..90), [(1, 8), (1, 10)]);
+        let with_runs = |run_length| Config { run_length: Some(run_length), ..config.clone() };
+        // Runs that begin elsewhere in each batch, and one that has a batch in it.
+        assert_eq!(in_part(&with_runs(48), 0..32), [(2, 32)]);
+        assert_eq!(in_part(&with_runs(128), 0..32), [(1, 32)]);
+        assert_eq!(in_part(&with_runs(1000), 32..64), [(1, 32)]);
     }
 
     proptest! {

@@ -15,7 +15,9 @@ use megabatch_trainer::{
     Samples, Trainer,
 };
 
+use crate::dense::in_runs;
 use crate::made_up::market;
+use crate::planning::one_after_another;
 use crate::thread_peers::{Faults, ThreadPeers};
 use crate::{assert_close, bits, config, graphs, series, shape, tolerance, wave, windows, with_kernels};
 
@@ -207,7 +209,7 @@ fn peaks_of_two(config: &Config, samples: &dyn Samples, train: &SampleRanges, va
     ThreadPeers::run(2, &Faults::default(), |peers| {
         // A ledger of its own.
         let gpu = Device::select("cuda:0").unwrap();
-        let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config.clone(), shape()).unwrap();
+        let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
         trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
         let run = Run { samples, train, validation, checkpoints: None };
         trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -226,6 +228,69 @@ fn ranks_take_what_was_planned_of_their_shares() {
     // Blocks of 32 and 8 samples.
     assert_eq!(taken[0], planned(2));
     assert!(taken[1] < taken[0] && planned(2) < planned(1), "{taken:?}, and {} alone", planned(1));
+}
+
+/// The backward pass of a validation's batches was planned, which are larger than a share.
+#[test]
+fn ranks_take_what_was_planned_of_a_validation_in_larger_batches() {
+    let (_driver, _gpu) = with_kernels();
+    let shape = shape();
+    let features = (0..3).map(|k| wave(192 * shape.window_len(k), 0.7)).collect();
+    let samples = InMemory::new(shape, features, wave(384, 0.3)).unwrap();
+    let (train, validation) = (SampleRanges::from(0..64), SampleRanges::from(64..192));
+    for layers in [1, 2] {
+        let base = shared(&config(Precision::Fp32, layers));
+        let config = Config { max_steps: Some(2), batch_size: 64, ..base };
+        let planned = GpuFootprint::new(&config, &samples, &train, &validation, 2).unwrap().total_bytes();
+        // Each trains on 32 samples, and validates 64.
+        assert_eq!(peaks_of_two(&config, &samples, &train, &validation), [planned; 2], "{layers} layers");
+    }
+}
+
+/// The pieces of whole batches were planned, of which each rank has half.
+#[test]
+fn ranks_take_what_was_planned_of_the_pieces_of_their_shares() {
+    let (_driver, _gpu) = with_kernels();
+    let base = shared(&config(Precision::Fp32, 1));
+    let config = Config { max_steps: Some(6), batch_size: 64, run_length: Some(16), ..base };
+    let samples = one_after_another(192, 30, 2);
+    let (train, validation) = (SampleRanges::from(0..128), SampleRanges::from_iter([130, 140, 150]));
+    let planned = GpuFootprint::new(&config, &samples, &train, &validation, 2).unwrap().total_bytes();
+    let taken = peaks_of_two(&config, &samples, &train, &validation).into_iter().max().unwrap();
+    assert!(taken <= planned && taken as f64 > 0.97 * planned as f64, "{taken} of {planned}");
+}
+
+/// Whole batches of runs were planned, of which each rank has one.
+#[test]
+fn ranks_take_what_was_planned_of_their_runs() {
+    let (_driver, _gpu) = with_kernels();
+    let config = Config { batch_size: 12, max_steps: Some(12), ..in_runs(&config(Precision::Fp32, 1), 6) };
+    let samples = one_after_another(60, 5, 3);
+    let (train, validation) = (SampleRanges::from(0..49), SampleRanges::from_iter([50, 55, 59]));
+    let planned = GpuFootprint::new(&config, &samples, &train, &validation, 2).unwrap().total_bytes();
+    let taken = peaks_of_two(&config, &samples, &train, &validation);
+    assert_eq!(taken[0], planned);
+    assert!(taken[1] <= planned, "{taken:?} of {planned}");
+}
+
+/// Whole batches of graphs were planned, of which each rank has half.
+#[test]
+fn ranks_take_what_was_planned_of_their_graphs() {
+    let (_driver, _gpu) = with_kernels();
+    let (train, validation) = (SampleRanges::from(0..18), SampleRanges::from(18..21));
+    let config = Config { max_steps: Some(15), ..graphs::over_graphs(AttentionKind::Gat) };
+    for keep_graphs in [false, true] {
+        let config = Config { keep_graphs, ..config.clone() };
+        let planned =
+            |samples: &dyn Samples| GpuFootprint::new(&config, samples, &train, &validation, 2).unwrap().total_bytes();
+        let taken =
+            |samples: &dyn Samples| peaks_of_two(&config, samples, &train, &validation).into_iter().max().unwrap();
+        let (even, market) = (graphs::even(), market(21));
+        // As many nodes and edges in each graph, and graphs of several sizes.
+        assert_eq!(taken(&even), planned(&even), "{keep_graphs}");
+        let (taken, planned) = (taken(&market), planned(&market));
+        assert!(taken <= planned && taken as f64 > 0.9 * planned as f64, "{taken} of {planned}, {keep_graphs}");
+    }
 }
 
 /// The bars of a whole batch of a validation, of which each rank has a part, were planned.

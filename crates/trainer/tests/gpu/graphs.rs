@@ -210,7 +210,7 @@ fn layers_and_encoders_in_any_company() {
 }
 
 /// As many nodes and edges in each graph, so that all batches of a size take as much.
-fn even() -> GraphSamples {
+pub(crate) fn even() -> GraphSamples {
     let (graphs, nodes) = (21, 5);
     let graph = |g: usize| {
         let edges: Vec<(u32, u32)> =
@@ -280,6 +280,23 @@ fn batches_of_graphs_of_several_sizes_take_what_was_planned() {
             let what = format!("{taken} of {planned} with {encoder:?}, {keep_graphs}");
             assert!(taken <= planned && taken as f64 > 0.97 * planned as f64, "{what}");
         }
+    }
+}
+
+/// The backward pass of the largest batch was planned, which is one of the validation.
+#[test]
+fn a_validation_in_larger_batches_of_graphs_has_no_backward_pass() {
+    let (_driver, gpu) = with_kernels();
+    let samples = even();
+    for keep_graphs in [false, true] {
+        let config = Config { keep_graphs, max_steps: Some(2), ..over_graphs(AttentionKind::Gat) };
+        let (train_on, validation) = (SampleRanges::from(0..2), SampleRanges::from(2..10));
+        let planned = GpuFootprint::new(&config, &samples, &train_on, &validation, 1).unwrap().total_bytes();
+        gpu.reset_peak();
+        let run = Run { samples: &samples, train: &train_on, validation: &validation, checkpoints: None };
+        trainer(Some(&gpu), &config, &samples).train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
+        let taken = gpu.usage().allocated_bytes_peak;
+        assert!(taken <= planned && taken as f64 > 0.97 * planned as f64, "{taken} of {planned}, {keep_graphs}");
     }
 }
 

@@ -135,22 +135,22 @@ fn no_more_is_taken_than_was_planned_of_windows_in_common() {
     let [planned, taken] = planned_and_taken(&gpu, &base, &series());
     let (planned, taken) = (planned[SCOPES.len()] as f64, taken[SCOPES.len()] as f64);
     assert!(taken > 0.9 * planned, "{taken} of {planned}");
-    let [planned, taken] = planned_and_taken(&gpu, &base, &InFile(one_after_another(30, 10)));
+    let [planned, taken] = planned_and_taken(&gpu, &base, &InFile(one_after_another(60, 30, 10)));
     assert!(is_enough(&planned, &taken), "{taken:?} of {planned:?}");
     let (planned, taken) = (planned[SCOPES.len()] as f64, taken[SCOPES.len()] as f64);
     assert!(taken > 0.97 * planned, "{taken} of {planned} of a series in a file");
 }
 
-/// Sixty samples of two timeframes, whose windows end a bar later each time and each fifth time.
-fn one_after_another(fast: usize, slow: usize) -> SeriesInMemory {
+/// So many samples of two timeframes, whose windows end a bar later each time and each fifth time.
+pub(crate) fn one_after_another(samples: usize, fast: usize, slow: usize) -> SeriesInMemory {
     let timeframe = |name: &str, steps, features| Timeframe { name: name.to_owned(), steps, features };
     let shape = SampleShape { timeframes: vec![timeframe("M1", fast, 2), timeframe("M5", slow, 1)], outputs: 2 };
     let timeframe_series = |(timeframe, slowness): (&Timeframe, usize)| {
         let end = |n: usize| (timeframe.steps - 1 + n / slowness) as i64;
-        (wave((end(59) as usize + 1) * timeframe.features, 0.7), (0..60).map(end).collect())
+        (wave((end(samples - 1) as usize + 1) * timeframe.features, 0.7), (0..samples).map(end).collect())
     };
     let series = shape.timeframes.iter().zip([1, 5]).map(timeframe_series).collect();
-    SeriesInMemory::new(shape, series, wave(120, 0.3)).unwrap()
+    SeriesInMemory::new(shape, series, wave(2 * samples, 0.3)).unwrap()
 }
 
 #[test]
@@ -162,13 +162,13 @@ fn dense_training_takes_what_was_planned_to_the_byte() {
         let plain = config(Precision::Fp32, layers);
         let shared = Config { gradient_checkpointing: layers > 1, ..plain.clone() };
         for base in [carrying(&plain), plain, normed(Precision::Fp32, layers), shared] {
-            let [planned, taken] = planned_and_taken(&gpu, &with_batches(&base), &one_after_another(5, 3));
+            let [planned, taken] = planned_and_taken(&gpu, &with_batches(&base), &one_after_another(60, 5, 3));
             assert_eq!(planned, taken, "{SCOPES:?} and all with {layers} layers");
         }
     }
     // So long that steps are rounded up.
     let base = in_runs(&Config { batch_size: 40, max_steps: Some(2), ..config(Precision::Fp32, 2) }, 40);
-    let [planned, taken] = planned_and_taken(&gpu, &base, &one_after_another(90, 30));
+    let [planned, taken] = planned_and_taken(&gpu, &base, &one_after_another(60, 90, 30));
     assert_eq!(planned, taken, "{SCOPES:?} and all of long windows");
 }
 

@@ -40,11 +40,12 @@ impl Encodings {
         })
     }
 
-    /// Counts what batches of so many nodes take.
-    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>, nodes: usize) {
-        let bytes = nodes * estimate.model.decoder().widths.fused * size_of::<f32>();
+    /// Counts what batches of so many nodes take, and those of so many that are trained on.
+    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>, nodes: usize, nodes_learnt: usize) {
+        let node_bytes = estimate.model.decoder().widths.fused * size_of::<f32>();
+        let (bytes, bytes_learnt) = (nodes * node_bytes, nodes_learnt * node_bytes);
         if estimate.model.config().encoder == Encoder::LastBar {
-            return estimate.put_mail("last bars of the nodes", [bytes]);
+            return estimate.put_mail("last bars of the nodes", [bytes], [bytes_learnt]);
         }
         Lstms::<f32>::estimate(estimate);
         DeviceFusion::estimate(estimate);

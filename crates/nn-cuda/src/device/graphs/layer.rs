@@ -120,9 +120,11 @@ impl LayerShape {
         [dropped, values, src, dst, edge_vectors, places * heads, nodes * sizes.width()]
     }
 
-    /// Bytes of a layer over graphs of these sizes.
-    pub(super) fn bytes(&self, graph_sizes: GraphSizes) -> usize {
-        self.lens(graph_sizes).iter().sum::<usize>() * size_of::<f32>()
+    /// Bytes of a layer over graphs of these sizes, of which it is trained on such as `learnt`.
+    pub(super) fn bytes(&self, graph_sizes: GraphSizes, learnt: GraphSizes) -> usize {
+        // A prediction drops nothing.
+        let ([dropped, ..], [_, others @ ..]) = (self.lens(learnt), self.lens(graph_sizes));
+        (dropped + others.iter().sum::<usize>()) * size_of::<f32>()
     }
 
     /// Scratch length of a layer over up to `nodes` nodes.

@@ -46,21 +46,21 @@ impl<T: Operand> Lstms<T> {
         windows.into_iter().zip(bars).map(|(windows, bars)| BatchSizes { windows, bars }).collect()
     }
 
-    /// Pads batches from now on to the size of `largest`, if `batch`, whose first sample is at
-    /// `position` in the epoch's order, is smaller. True if so; never in dense training or for
-    /// stored windows.
+    /// Pads batches from now on to the size of the largest that is trained on, of which `largest`
+    /// has the bound, if `batch`, whose first sample is at `position` in the epoch's order, is
+    /// smaller. True if so; never in dense training or for stored windows.
     pub(in crate::device) fn pad_to_largest(
         &mut self,
         batch: &BatchView<'_>,
         position: usize,
         largest: &LargestBatch,
     ) -> Result<bool> {
-        let samples = largest.sizes.iter().copied().max().unwrap_or(0);
+        let samples = largest.sizes_learnt.iter().copied().max().unwrap_or(0);
         if self.runs.is_some() || !largest.shares_bars || samples == 0 {
             return Ok(false);
         }
         self.find(batch, position, true)?;
-        let [windows, bars] = bucket_batch(samples, &largest.windows, &largest.bars, &largest.steps);
+        let [windows, bars] = bucket_batch(samples, &largest.windows_learnt, &largest.bars_learnt, &largest.steps);
         let sizes: Vec<_> = windows.into_iter().zip(bars).map(|(windows, bars)| BatchSizes { windows, bars }).collect();
         let is_below = |(own, most): (&BatchSizes, &BatchSizes)| own.windows < most.windows || own.bars < most.bars;
         let pads = self.sizes().iter().zip(&sizes).any(is_below);

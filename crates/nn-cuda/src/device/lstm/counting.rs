@@ -7,7 +7,7 @@ use crate::device::bars::Bars;
 use crate::device::carried::Carried;
 use crate::device::cell::{Cells, Shared, inputs};
 use crate::device::inter_layer::InterLayer;
-use crate::device::memory_estimate::MemoryEstimate;
+use crate::device::memory_estimate::{MemoryEstimate, MostRows};
 use crate::device::top::Top;
 use crate::ops::{
     GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrentWeights, States, TileWindows, WorkList,
@@ -17,15 +17,15 @@ use crate::tuning::Tuning;
 impl<T: Operand> Lstms<T> {
     /// Counts what [`Lstms::new`] takes, and what batches do.
     pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
-        let (model, batch) = (estimate.model, estimate.batch);
+        let (model, learnt) = (estimate.model, estimate.learnt);
         for (k, lstm) in model.recurrent_layers().iter().enumerate() {
             Bars::estimate::<T>(estimate, k, lstm.sizes);
         }
         let layers = model.config().layers;
         (0..layers).for_each(|l| LstmLayer::<T>::estimate(estimate, l));
         let parts = (0..layers).map(|l| LstmLayer::<T>::partial_sums_len(estimate, l)).max().unwrap_or(0);
-        Shared::estimate(estimate, parts, batch.bars.iter().copied().max().unwrap_or(0));
-        let top_bytes = Top::bytes(model, Self::vectors(estimate), &estimate.rows);
+        Shared::estimate(estimate, parts, learnt.bars.iter().copied().max().unwrap_or(0));
+        let top_bytes = Top::bytes(model, Self::vectors(estimate), estimate.rows());
         estimate.put("activations", "what is read of windows", top_bytes, BOTH);
         Self::tally_all_layers(estimate);
         Self::tally_lists(estimate);
@@ -34,14 +34,18 @@ impl<T: Operand> Lstms<T> {
 
     /// The most vectors of each timeframe that samples read: one a window, or one for each step of
     /// a run's.
-    fn vectors<'a>(estimate: &'a MemoryEstimate<'_>) -> &'a [usize] {
-        if estimate.config.runs.is_some() { &estimate.rows } else { &estimate.batch.windows }
+    fn vectors<'a>(estimate: &'a MemoryEstimate<'_>) -> MostRows<'a> {
+        match estimate.config.runs {
+            Some(_) => estimate.rows(),
+            None => MostRows { all: &estimate.batch.windows, learnt: &estimate.learnt.windows },
+        }
     }
 
     /// Memory that exists once for all layers.
     fn tally_all_layers(estimate: &mut MemoryEstimate<'_>) {
-        let (config, batch) = (estimate.model.config(), estimate.batch);
-        let (rows, windows): (usize, usize) = (estimate.rows.iter().sum(), batch.windows.iter().sum());
+        let (config, batch, learnt) = (estimate.model.config(), estimate.batch, estimate.learnt);
+        let MostRows { all, learnt: rows_learnt } = estimate.rows();
+        let (rows, rows_learnt) = (all.iter().sum::<usize>(), rows_learnt.iter().sum::<usize>());
         // Windows that are stored share nothing, and of series they may.
         let widths = inputs(estimate.model, 0);
         let projects_itself = !batch.shares_bars && InputWeights::<T>::are_possible(config.hidden, &widths);
@@ -49,27 +53,33 @@ impl<T: Operand> Lstms<T> {
         let projected = if config.layers > 1 { bars.max(rows) } else { bars };
         let projected = projected * 4 * config.hidden * size_of::<f32>();
         estimate.put("activations", "projected inputs", projected, BOTH);
-        let back = Gradients::<T>::bytes(rows, windows, config.hidden);
-        let back = back + Gradients::<T>::scratch_bytes_on_gpu(&batch.windows, config.hidden);
+        let back = Gradients::<T>::bytes(rows_learnt, learnt.windows.iter().sum(), config.hidden);
+        let back = back + Gradients::<T>::scratch_bytes_on_gpu(&learnt.windows, config.hidden);
         estimate.put("activations", "gradients of states and gates", back, BACKWARD);
         let are_read = all_are_read(estimate.model, estimate.config.runs);
-        let d_outputs = if are_read { rows * config.hidden * size_of::<f32>() } else { 0 };
+        let d_outputs = if are_read { rows_learnt * config.hidden * size_of::<f32>() } else { 0 };
         estimate.put("activations", "gradients of outputs", d_outputs, BACKWARD);
     }
 
     /// Lists of windows that a batch uploads.
     fn tally_lists(estimate: &mut MemoryEstimate<'_>) {
-        let (model, batch) = (estimate.model, estimate.batch);
+        let (model, batches) = (estimate.model, [estimate.batch, estimate.learnt]);
         let (layers, timeframes) = (model.config().layers, model.recurrent_layers().len());
-        let samples = batch.sizes.iter().copied().max().unwrap_or(0);
         let smallest = TileWindows::smallest::<T>(model.config().hidden);
-        let lists = WorkList::upload_bytes(&batch.windows, smallest).into_iter();
-        estimate.put_mail("work list of the first layer", lists.clone());
-        estimate.put_mail("work list of those above", lists.filter(|_| layers > 1));
-        let reads = GatherIndex::upload_bytes(samples, timeframes, Self::vectors(estimate).iter().sum());
-        estimate.put_mail("what samples read", reads);
+        let [all, learnt] = batches.map(|batch| WorkList::upload_bytes(&batch.windows, smallest));
+        estimate.put_mail("work list of the first layer", all, learnt);
+        if layers > 1 {
+            estimate.put_mail("work list of those above", all, learnt);
+        }
+        let samples = batches.map(|batch| batch.sizes.iter().copied().max().unwrap_or(0));
+        let vectors = Self::vectors(estimate);
+        let vectors: [usize; 2] = [vectors.all, vectors.learnt].map(|vectors| vectors.iter().sum());
+        let all = GatherIndex::upload_bytes(samples[0], timeframes, vectors[0]);
+        let learnt = GatherIndex::upload_bytes(samples[1], timeframes, vectors[1]);
+        estimate.put_mail("what samples read", all, learnt);
+        // A prediction drops nothing.
         let masks = estimate.config.drops_between_layers.then_some((layers - 1) * timeframes);
-        estimate.put_mail("masks", masks.map(|masks| masks * size_of::<MaskNumbers>()));
+        estimate.put_mail_learnt("masks", masks.map(|masks| masks * size_of::<MaskNumbers>()));
     }
 }
 
@@ -84,7 +94,7 @@ impl<T: Operand> LstmLayer<T> {
             weights + input_bytes + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.recurrent_layers().len());
         estimate.put("parameters", format!("layer {l} in the order of operations"), weights, BOTH);
         estimate.put("gradients", format!("layer {l} in the order of operations"), gradients, BACKWARD);
-        let rows_and_windows = [estimate.rows.iter().sum(), batch.windows.iter().sum()];
+        let rows_and_windows = [estimate.rows().all.iter().sum(), batch.windows.iter().sum()];
         let may_differ = estimate.config.autotune == Tuning::Fast;
         let hidden_states = States::<T>::hidden_bytes(rows_and_windows, config.hidden);
         let cells_and_gates = States::<T>::cell_and_gate_bytes(rows_and_windows, config.hidden);
@@ -101,17 +111,21 @@ impl<T: Operand> LstmLayer<T> {
         let launched_in = if is_checkpointed && !is_top { BOTH } else { FORWARD };
         estimate.put("activations", format!("layer {l}: between launches"), between_launches, launched_in);
         if !is_top {
-            let changed = InterLayer::<T>::bytes(model, &estimate.rows, drops);
+            let changed = InterLayer::<T>::bytes(model, estimate.rows(), drops);
             estimate.put("activations", format!("layer {l}: outputs for the next"), changed, BOTH);
         }
     }
 
     /// Scratch length of the cells of layer `l` between launches.
     fn partial_sums_len(estimate: &MemoryEstimate<'_>, l: usize) -> usize {
-        let config = estimate.model.config();
+        let (config, rows) = (estimate.model.config(), estimate.rows());
+        let read = match l {
+            0 => MostRows { all: &estimate.batch.bars, learnt: &estimate.learnt.bars },
+            _ => rows,
+        };
         let cell_parts = |(k, &input): (usize, &usize)| {
-            let read = if l == 0 { estimate.batch.bars[k] } else { estimate.rows[k] };
-            Cells::<T>::partial_sums_len(config.hidden, input, config.bias, read, estimate.rows[k])
+            let (projected, read) = (read.all[k], read.learnt[k]);
+            Cells::<T>::partial_sums_len(config.hidden, input, config.bias, projected, read, rows.learnt[k])
         };
         inputs(estimate.model, l).iter().enumerate().map(cell_parts).max().unwrap_or(0)
     }
