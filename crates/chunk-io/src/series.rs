@@ -13,6 +13,9 @@ mod pieces;
 mod rule_checker;
 mod seal;
 mod timeframe;
+#[cfg(any(test, feature = "conformance"))]
+#[path = "series/tests/whole.rs"]
+mod whole;
 mod write;
 
 use std::collections::BTreeMap;
@@ -41,8 +44,7 @@ const INDICES: Expect = Expect { what: "a list of integers", kinds: &[ElementKin
 
 /// Everything that a series file holds.
 ///
-/// [`write_series`] takes the timeframes in any order; [`SeriesFile::read`] gives them shortest
-/// first.
+/// [`write_series`] takes the timeframes in any order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// The timeframes, each with bars of its own.
