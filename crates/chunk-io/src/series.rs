@@ -26,10 +26,10 @@ pub(crate) use mark::GROUP as MARK_GROUP;
 pub use mark::is_fingerprint_of_blocks;
 pub use open::SeriesFile;
 pub use pieces::{SeriesWriter, write_series_in_pieces};
-#[cfg(any(test, feature = "conformance"))]
-pub use seal::remove_mark;
 pub(crate) use seal::seal;
 pub use timeframe::SeriesTimeframeFile;
+#[cfg(any(test, feature = "conformance"))]
+pub use whole::remove_mark;
 pub use write::write_series;
 
 use crate::numeric_dataset::{ElementKind, Expect};

@@ -1,15 +1,18 @@
-//! Everything that a series file holds, in memory. For tests.
+//! Series files read whole, and files without a mark of verification. For tests.
+
+use std::path::Path;
 
 use megabatch_gpu_core::{Device, Scope};
 
+use super::mark::GROUP;
 use super::{Instruments, Series, SeriesFile, SeriesTimeframe, SeriesTimeframeFile};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 impl SeriesFile {
     /// Everything that the file holds, the timeframes shortest first.
     ///
     /// # Errors
-    /// [`Error::Hdf5`](crate::Error::Hdf5) if something cannot be read.
+    /// [`Error::Hdf5`] if something cannot be read.
     pub fn read(&self) -> Result<Series> {
         self.load_index()?;
         let scope = Device::cpu().scope("series");
@@ -45,4 +48,16 @@ impl SeriesTimeframeFile {
             scaler: self.scaler().cloned(),
         })
     }
+}
+
+/// Deletes the mark of verification of the file at `path`, as a file has none that another program
+/// wrote.
+///
+/// # Errors
+/// [`Error::Hdf5`] for a file that is not writable or has no mark.
+pub fn remove_mark(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let file = hdf5::File::open_rw(path).map_err(Error::hdf5(path, "/", "open the file"))?;
+    file.unlink(GROUP).map_err(Error::hdf5(path, GROUP, "delete the group"))?;
+    file.close().map_err(Error::hdf5(path, "/", "close the file"))
 }
