@@ -67,11 +67,8 @@ fn timeframes(Fused { names, weights }: &Fused, samples: &str) -> String {
     let cells = |(who, row): (&str, &Vec<f64>)| {
         std::iter::once(who.to_owned()).chain(row.iter().map(|&weight| percent(weight))).collect()
     };
-    let table = Table {
-        caption: "Attention among timeframes: who looks, and at whom".to_owned(),
-        head: std::iter::once("who looks".to_owned()).chain((0..count).map(|k| name(k).to_owned())).collect(),
-        rows: rows().map(cells).collect(),
-    };
+    let head = std::iter::once("who looks".to_owned()).chain((0..count).map(|k| name(k).to_owned()));
+    let table = Table::new("Attention among timeframes: who looks, and at whom", head, rows().map(cells));
     text + &timeline.to_html() + &table.to_html()
 }
 

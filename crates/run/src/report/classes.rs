@@ -144,11 +144,8 @@ impl Confusion {
             ]
         };
         let head = ["class", "true", "share of all", "predicted", "accuracy (recall)", "precision"];
-        Table {
-            caption: format!("Accuracy by class, {}", plural(self.total(), self.noun)),
-            head: head.map(str::to_owned).to_vec(),
-            rows: self.names.iter().enumerate().map(row).collect(),
-        }
+        let caption = format!("Accuracy by class, {}", plural(self.total(), self.noun));
+        Table::new(caption, head, self.names.iter().enumerate().map(row))
     }
 
     fn table(&self, caption: &str) -> String {
@@ -201,11 +198,8 @@ impl Confusion {
             vec![name.clone(), mistaken, grouped(count as u64), share(count, total)]
         };
         let head = ["true class", "predicted most often of the others", "times", "share of the class"];
-        Table {
-            caption: format!("{caption}: the most frequent mistake of each class"),
-            head: head.map(str::to_owned).to_vec(),
-            rows: self.names.iter().enumerate().map(row).collect(),
-        }
+        let caption = format!("{caption}: the most frequent mistake of each class");
+        Table::new(caption, head, self.names.iter().enumerate().map(row))
     }
 }
 

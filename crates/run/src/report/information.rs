@@ -105,11 +105,8 @@ fn table(evaluation: &Evaluation) -> Table {
             target.chain(cells).chain([lag.to_string(), graphs.to_string()]).collect()
         })
     });
-    Table {
-        caption: format!("Correlations by {target}: mean and deviation over graphs; t by Newey-West with the lag"),
-        head: head.collect(),
-        rows: rows.collect(),
-    }
+    let caption = format!("Correlations by {target}: mean and deviation over graphs; t by Newey-West with the lag");
+    Table::new(caption, head, rows)
 }
 
 #[cfg(test)]

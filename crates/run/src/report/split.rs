@@ -119,11 +119,9 @@ fn table(facts: &SplitFacts, plan: &Plan) -> Table {
     let columns = if plan.data.is_of_graphs() { 3 } else { 5 };
     let purged = (!plan.data.is_of_graphs()).then_some(purged);
     let cut = |row: Vec<String>| row.into_iter().take(columns).collect::<Vec<_>>();
-    Table {
-        caption: format!("Parts of {}", plural(plan.data.units, plan.data.unit)),
-        head: cut(["part", "size", "share", "first", "last"].map(str::to_owned).to_vec()),
-        rows: facts.parts.iter().map(row).chain(purged).map(cut).collect(),
-    }
+    let caption = format!("Parts of {}", plural(plan.data.units, plan.data.unit));
+    let head = ["part", "size", "share", "first", "last"].into_iter().take(columns);
+    Table::new(caption, head, facts.parts.iter().map(row).chain(purged).map(cut))
 }
 
 fn timeline(facts: &SplitFacts) -> String {

@@ -90,12 +90,7 @@ fn layers(metrics: &[Value]) -> String {
         std::iter::once(name.clone()).chain(cells).chain([seconds(whole), share]).collect()
     };
     let head = std::iter::once("layer").chain(WORK.map(|(_, name)| name)).chain(["total", "share"]);
-    Table {
-        caption: "Time by layer, of all threads together".to_owned(),
-        head: head.map(str::to_owned).collect(),
-        rows: sums.iter().map(row).collect(),
-    }
-    .to_html()
+    Table::new("Time by layer, of all threads together", head, sums.iter().map(row)).to_html()
 }
 
 /// The times of the whole run.
@@ -199,12 +194,7 @@ fn table(first_epoch: usize, epochs: &[Times], total: &Times) -> String {
         .chain(["100.0 %".to_owned(), String::new()]);
     let rows = [total.cells("all".to_owned()), shares.collect()];
     let each = epochs.iter().enumerate().map(|(k, times)| times.cells((first_epoch + k).to_string()));
-    Table {
-        caption: "Time by phase".to_owned(),
-        head: head.map(str::to_owned).collect(),
-        rows: rows.into_iter().chain(each).collect(),
-    }
-    .to_html()
+    Table::new("Time by phase", head, rows.into_iter().chain(each)).to_html()
 }
 
 #[cfg(test)]
