@@ -110,7 +110,7 @@ impl SeriesFile {
         for timeframe in &self.timeframes {
             let arrays = timeframe.read_arrays(scope)?;
             check_timeframe(&timeframe.index_with(&arrays), &samples).map_err(refused)?;
-            timeframe.keep_arrays(arrays);
+            timeframe.arrays.get_or_init(|| arrays);
         }
         self.index.get_or_init(|| SampleArrays { sample_time, span_times, sample_instrument });
         Ok(())

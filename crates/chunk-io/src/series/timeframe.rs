@@ -29,7 +29,8 @@ pub struct SeriesTimeframeFile {
     feature_names: Vec<String>,
     close_time_table: NumericDataset,
     sample_end_table: NumericDataset,
-    arrays: OnceLock<TimeframeArrays>,
+    /// Index arrays, once they were checked.
+    pub(super) arrays: OnceLock<TimeframeArrays>,
     instrument_start: Vec<i64>,
     segment_start: Vec<i64>,
     scaler: Option<Scaler>,
@@ -102,11 +103,6 @@ impl SeriesTimeframeFile {
             close_time: self.close_time_table.read_buffer(scope)?,
             sample_end: self.sample_end_table.read_buffer(scope)?,
         })
-    }
-
-    /// Keeps the index arrays, which were checked.
-    pub(super) fn keep_arrays(&self, arrays: TimeframeArrays) {
-        self.arrays.get_or_init(|| arrays);
     }
 
     fn arrays(&self) -> &TimeframeArrays {

@@ -30,8 +30,9 @@ pub(crate) fn section(evaluation: &Evaluation, loss: Loss, unit: &str, graph_cla
     let targets = evaluation.model.rmse.len();
     let mut body = String::new();
     if let Some(counts) = &evaluation.model.confusion {
-        let (noun, names) = (evaluation.unit_names.row, row_names(counts.len(), graph_classes));
-        let confusion = Confusion { noun, names, counts: counts.clone() };
+        let is_named = graph_classes.len() == counts.len();
+        let names = if is_named { graph_classes.to_vec() } else { numbered(counts.len()) };
+        let confusion = Confusion { noun: evaluation.unit_names.row, names, counts: counts.clone() };
         body.push_str(&confusion.to_html("Confusion"));
     }
     let tasks: Vec<(String, Evaluation)> = evaluation.by_task().collect();
@@ -220,11 +221,6 @@ fn class_names(classes: Classes, unit: &str) -> Vec<String> {
                 .collect()
         }
     }
-}
-
-/// Class names of a model that predicts one class a row.
-fn row_names(classes: usize, named: &[String]) -> Vec<String> {
-    if named.len() == classes { named.to_vec() } else { numbered(classes) }
 }
 
 /// Names of `count` classes that have none.
