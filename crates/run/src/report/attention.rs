@@ -92,10 +92,10 @@ fn chart(attended: &Attended) -> Chart {
         points: [0, steps.saturating_sub(1)].map(|t| (before_last(t, steps), 1.0)).to_vec(),
     };
     Chart {
-        words: Words {
-            title: format!("{name}: half of the weight on the last {}", last_half(heads)),
-            description: format!("Attention over the {} of {name}, one line a head.", plural(steps, "bar")),
-        },
+        words: Words::new(
+            format!("{name}: half of the weight on the last {}", last_half(heads)),
+            format!("Attention over the {} of {name}, one line a head.", plural(steps, "bar")),
+        ),
         size: Size::Half,
         x: Axis::count("bar, counted from the window's last"),
         y: Axis::number("times an even share").with_zero(),

@@ -92,18 +92,12 @@ fn accuracy_by_target(targets: &[Vec<Vec<usize>>], first: usize, names: &[String
         });
         shares.filter(|point| point.1.is_finite()).collect()
     };
-    let line = |(class, name): (usize, &String)| Series {
-        name: name.clone(),
-        mark: Mark::Dots,
-        color: class,
-        points: points(class),
-    };
+    let line = |(class, name): (usize, &String)| Series::new(name.clone(), Mark::Dots, class, points(class));
     Chart {
-        words: Words {
-            title: "Accuracy of each class by target".to_owned(),
-            description: "Share of the targets of a class that were predicted. Higher is better. One line a class."
-                .to_owned(),
-        },
+        words: Words::new(
+            "Accuracy of each class by target",
+            "Share of the targets of a class that were predicted. Higher is better. One line a class.",
+        ),
         size: Size::Wide,
         x: Axis::count("target"),
         y: Axis::number("accuracy").with_zero(),

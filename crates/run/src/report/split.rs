@@ -135,7 +135,7 @@ fn timeline(facts: &SplitFacts) -> String {
         Row { name: part.name.to_owned(), spans: span.into_iter().collect() }
     };
     Timeline {
-        words: Words { title: "Parts over time".to_owned(), description: "One row a part of the split.".to_owned() },
+        words: Words::new("Parts over time", "One row a part of the split."),
         x: if facts.has_times { Axis::time("") } else { Axis::count("") },
         rows: facts.parts.iter().enumerate().map(row).collect(),
         legend: Vec::new(),

@@ -173,10 +173,7 @@ fn columns(first_epoch: usize, epochs: &[Times]) -> String {
             .collect(),
     };
     Columns {
-        words: Words {
-            title: "Time of each epoch by phase".to_owned(),
-            description: "Stacked columns, one an epoch.".to_owned(),
-        },
+        words: Words::new("Time of each epoch by phase", "Stacked columns, one an epoch."),
         x: Axis::count("epoch"),
         y: Axis::number("seconds"),
         first: first_epoch as f64 + (together - 1) as f64 / 2.0,

@@ -100,10 +100,10 @@ pub(crate) fn section(plan: &MemoryPlan, memory: &MemoryFacts, metrics: &[Value]
     let ends = allocated.first().zip(allocated.last()).map(|(first, last)| [first.0, last.0]);
     let planned = ends.into_iter().flatten().map(|x| (x, plan.total_bytes as f64 / 1e6)).collect();
     let chart = Chart {
-        words: Words {
-            title: "Allocated by step".to_owned(),
-            description: "Megabytes allocated on the device after every step, below the plan's peak.".to_owned(),
-        },
+        words: Words::new(
+            "Allocated by step",
+            "Megabytes allocated on the device after every step, below the plan's peak.",
+        ),
         size: Size::Wide,
         x: Axis::count("optimizer step"),
         y: Axis::number("MB").with_zero(),
