@@ -19,7 +19,7 @@ impl Trainer {
     /// # Errors
     /// As [`Trainer::evaluate_drawn`].
     pub fn evaluate(&mut self, selection: Selection<'_>, baselines: Option<&Baselines>) -> Result<Evaluation> {
-        self.evaluate_drawn(selection.samples, &whole(&selection), baselines, &mut unwatched)
+        self.evaluate_drawn(selection.samples, &whole(selection), baselines, &mut unwatched)
     }
 }
 
@@ -34,11 +34,11 @@ impl Predictor {
         loss: Loss,
         baselines: Option<&Baselines>,
     ) -> Result<Evaluation> {
-        self.evaluate_drawn(selection.samples, &whole(&selection), loss, baselines, &mut unwatched)
+        self.evaluate_drawn(selection.samples, &whole(selection), loss, baselines, &mut unwatched)
     }
 }
 
-fn whole<'a>(selection: &Selection<'a>) -> DrawnSamples<'a> {
+fn whole(selection: Selection<'_>) -> DrawnSamples<'_> {
     DrawnSamples { samples: Cow::Borrowed(selection.indices), choice: None }
 }
 
