@@ -458,14 +458,12 @@ pub(crate) fn require_same_meaning(folder: &RunFolder, data: &Data) -> Result<()
 
 /// Refuses the file at `path` if its names, `found`, are not those of training.
 pub(crate) fn require_meaning(folder: &RunFolder, path: &Path, found: &DataSchema) -> Result<()> {
-    match meaning_in_training(folder).difference(found) {
-        None => Ok(()),
-        Some(difference) => Err(Error::data(format!(
-            "{}: {difference}; the model of {} takes data made as its own were",
-            path.display(),
-            folder.root().display()
-        ))),
-    }
+    let Some(difference) = meaning_in_training(folder).difference(found) else { return Ok(()) };
+    Err(Error::data(format!(
+        "{}: {difference}; the model of {} takes data made as its own were",
+        path.display(),
+        folder.root().display()
+    )))
 }
 
 /// The weights of a run's checkpoint, and its step.

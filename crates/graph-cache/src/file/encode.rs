@@ -102,10 +102,8 @@ fn check(shape: &BlockShape, key: &str, graph: &Graph) -> Result<()> {
             });
         }
     }
-    match unnamed(&graph.nodes, shape.names) {
-        None => Ok(()),
-        Some(node) => Err(Error::Unnamed { graph: key.to_owned(), node, place: graph.nodes[node], names: shape.names }),
-    }
+    let Some(node) = unnamed(&graph.nodes, shape.names) else { return Ok(()) };
+    Err(Error::Unnamed { graph: key.to_owned(), node, place: graph.nodes[node], names: shape.names })
 }
 
 /// The first of a graph's nodes that is not below `names`, or, without names, not its own place.
