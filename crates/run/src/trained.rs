@@ -116,14 +116,12 @@ pub(crate) fn own_data_path(folder: &RunFolder, config: &Config, data: Option<&P
             path.display()
         )));
     }
-    match config.get(&config::model::GRAPH).filter(|graph| !graph.exists()) {
-        None => Ok(path),
-        Some(graph) => Err(Error::data(format!(
-            "{}: the graphs that {run} was trained with are not there; write their new place as model.graph into {}",
-            graph.display(),
-            folder.config_file().display()
-        ))),
-    }
+    let Some(graph) = config.get(&config::model::GRAPH).filter(|graph| !graph.exists()) else { return Ok(path) };
+    Err(Error::data(format!(
+        "{}: the graphs that {run} was trained with are not there; write their new place as model.graph into {}",
+        graph.display(),
+        folder.config_file().display()
+    )))
 }
 
 /// Arithmetic of the matrices of a model's LSTMs.
