@@ -431,12 +431,6 @@ impl NumericDataset {
         Ok(values)
     }
 
-    pub(crate) fn read_f32_vec(&self) -> Result<Vec<f32>> {
-        let mut values = vec![0.0; self.rows() * self.row_len()];
-        self.read_f32_range(0..self.rows(), &mut values)?;
-        Ok(values)
-    }
-
     /// Reads `rows` of the first axis into `out` as f32, row-major.
     pub(crate) fn read_f32_range(&self, rows: Range<usize>, out: &mut [f32]) -> Result<ReadCost> {
         self.read_f32(&RowSelection::Range(rows), out, &Device::cpu().scope("staging"))

@@ -13,6 +13,9 @@ mod pieces;
 mod rule_checker;
 mod seal;
 mod timeframe;
+#[cfg(any(test, feature = "conformance"))]
+#[path = "series/tests/whole.rs"]
+mod whole;
 mod write;
 
 use std::collections::BTreeMap;
@@ -23,10 +26,10 @@ pub(crate) use mark::GROUP as MARK_GROUP;
 pub use mark::is_fingerprint_of_blocks;
 pub use open::SeriesFile;
 pub use pieces::{SeriesWriter, write_series_in_pieces};
-#[cfg(any(test, feature = "conformance"))]
-pub use seal::remove_mark;
 pub(crate) use seal::seal;
 pub use timeframe::SeriesTimeframeFile;
+#[cfg(any(test, feature = "conformance"))]
+pub use whole::remove_mark;
 pub use write::write_series;
 
 use crate::numeric_dataset::{ElementKind, Expect};
@@ -41,8 +44,7 @@ const INDICES: Expect = Expect { what: "a list of integers", kinds: &[ElementKin
 
 /// Everything that a series file holds.
 ///
-/// [`write_series`] takes the timeframes in any order; [`SeriesFile::read`] gives them shortest
-/// first.
+/// [`write_series`] takes the timeframes in any order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
     /// The timeframes, each with bars of its own.

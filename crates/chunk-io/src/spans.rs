@@ -100,31 +100,27 @@ pub(crate) fn horizon_bars(file: &InputFile) -> Result<Option<usize>> {
 /// Checks the times to which samples reach back, where they are known. The first sample has the
 /// number `first`.
 pub(crate) fn check_reach(reach_time: &[i64], sample_time: &[i64], first: usize) -> Result<(), LayoutFault> {
-    match reach_time.iter().zip(sample_time).position(|(reach, time)| reach >= time) {
-        None => Ok(()),
-        Some(n) => Err(LayoutFault {
-            object: REACH.to_owned(),
-            index: Some(first + n),
-            expected: format!("a time before the sample's, {}", sample_time[n]),
-            found: reach_time[n].to_string(),
-            fix: "give the time at which the earliest bar opened that had a part in the sample".to_owned(),
-        }),
-    }
+    let Some(n) = reach_time.iter().zip(sample_time).position(|(reach, time)| reach >= time) else { return Ok(()) };
+    Err(LayoutFault {
+        object: REACH.to_owned(),
+        index: Some(first + n),
+        expected: format!("a time before the sample's, {}", sample_time[n]),
+        found: reach_time[n].to_string(),
+        fix: "give the time at which the earliest bar opened that had a part in the sample".to_owned(),
+    })
 }
 
 /// Checks the times at which labels of samples end, where they are known. The first sample has the
 /// number `first`.
 pub(crate) fn check_label_end(label_end_time: &[i64], sample_time: &[i64], first: usize) -> Result<(), LayoutFault> {
-    match label_end_time.iter().zip(sample_time).position(|(end, time)| end < time) {
-        None => Ok(()),
-        Some(n) => Err(LayoutFault {
-            object: LABEL_END.to_owned(),
-            index: Some(first + n),
-            expected: format!("the sample's time, {}, or a later one", sample_time[n]),
-            found: label_end_time[n].to_string(),
-            fix: "give the time at which the last bar closed that the sample's targets read".to_owned(),
-        }),
-    }
+    let Some(n) = label_end_time.iter().zip(sample_time).position(|(end, time)| end < time) else { return Ok(()) };
+    Err(LayoutFault {
+        object: LABEL_END.to_owned(),
+        index: Some(first + n),
+        expected: format!("the sample's time, {}, or a later one", sample_time[n]),
+        found: label_end_time[n].to_string(),
+        fix: "give the time at which the last bar closed that the sample's targets read".to_owned(),
+    })
 }
 
 /// A unit of times.

@@ -36,16 +36,14 @@ pub(crate) fn read_weights(table: &NumericDataset, file: &InputFile, scope: &Sco
 /// Checks weights of samples. The first sample has the number `first`.
 pub(crate) fn check_weights(weights: &[f32], first: usize) -> Result<(), LayoutFault> {
     let is_weight = |weight: &f32| *weight >= 0.0 && weight.is_finite();
-    match weights.iter().position(|weight| !is_weight(weight)) {
-        None => Ok(()),
-        Some(n) => Err(LayoutFault {
-            object: WEIGHT.to_owned(),
-            index: Some(first + n),
-            expected: "a finite number from 0 on".to_owned(),
-            found: weights[n].to_string(),
-            fix: "give a sample that is not to be learnt from the weight 0".to_owned(),
-        }),
-    }
+    let Some(n) = weights.iter().position(|weight| !is_weight(weight)) else { return Ok(()) };
+    Err(LayoutFault {
+        object: WEIGHT.to_owned(),
+        index: Some(first + n),
+        expected: "a finite number from 0 on".to_owned(),
+        found: weights[n].to_string(),
+        fix: "give a sample that is not to be learnt from the weight 0".to_owned(),
+    })
 }
 
 #[cfg(test)]

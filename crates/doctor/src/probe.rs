@@ -64,7 +64,7 @@ impl Machine {
             container: probe_container(system),
             is_wsl: system.exists("/dev/dxg"),
             pci: probe_pci(system),
-            module: probe_driver(system),
+            module: system.read("/proc/driver/nvidia/version").and_then(|account| module(&account)),
             nodes: probe_nodes(system),
             libraries: probe_libraries(system),
             variables: VARIABLES.iter().filter_map(|&name| Some((name, system.variable(name)?.to_owned()))).collect(),
@@ -118,10 +118,6 @@ pub struct DriverModule {
     pub version: Version,
     /// True if it is the open one, which GPUs from Blackwell on need.
     pub is_open: bool,
-}
-
-fn probe_driver(system: &System) -> Option<DriverModule> {
-    module(&system.read("/proc/driver/nvidia/version")?)
 }
 
 /// Reads `NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.124.06  Wed Feb 12 ...`.

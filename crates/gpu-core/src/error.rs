@@ -126,7 +126,7 @@ pub enum Error {
     /// The driver lists fewer devices.
     #[error(
         "device `{name}`: the driver lists {devices} device{}, counted from cuda:0; see nvidia-smi and CUDA_VISIBLE_DEVICES, or use cpu",
-        plural_end(*devices)
+        if *devices == 1 { "" } else { "s" }
     )]
     NoSuchDevice {
         /// The device asked for.
@@ -294,10 +294,6 @@ impl fmt::Display for MemoryCounts {
             None => Ok(()),
         }
     }
-}
-
-fn plural_end(count: u32) -> &'static str {
-    if count == 1 { "" } else { "s" }
 }
 
 impl MemoryCounts {

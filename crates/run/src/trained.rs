@@ -116,14 +116,12 @@ pub(crate) fn own_data_path(folder: &RunFolder, config: &Config, data: Option<&P
             path.display()
         )));
     }
-    match config.get(&config::model::GRAPH).filter(|graph| !graph.exists()) {
-        None => Ok(path),
-        Some(graph) => Err(Error::data(format!(
-            "{}: the graphs that {run} was trained with are not there; write their new place as model.graph into {}",
-            graph.display(),
-            folder.config_file().display()
-        ))),
-    }
+    let Some(graph) = config.get(&config::model::GRAPH).filter(|graph| !graph.exists()) else { return Ok(path) };
+    Err(Error::data(format!(
+        "{}: the graphs that {run} was trained with are not there; write their new place as model.graph into {}",
+        graph.display(),
+        folder.config_file().display()
+    )))
 }
 
 /// Arithmetic of the matrices of a model's LSTMs.
@@ -458,14 +456,12 @@ pub(crate) fn require_same_meaning(folder: &RunFolder, data: &Data) -> Result<()
 
 /// Refuses the file at `path` if its names, `found`, are not those of training.
 pub(crate) fn require_meaning(folder: &RunFolder, path: &Path, found: &DataSchema) -> Result<()> {
-    match meaning_in_training(folder).difference(found) {
-        None => Ok(()),
-        Some(difference) => Err(Error::data(format!(
-            "{}: {difference}; the model of {} takes data made as its own were",
-            path.display(),
-            folder.root().display()
-        ))),
-    }
+    let Some(difference) = meaning_in_training(folder).difference(found) else { return Ok(()) };
+    Err(Error::data(format!(
+        "{}: {difference}; the model of {} takes data made as its own were",
+        path.display(),
+        folder.root().display()
+    )))
 }
 
 /// The weights of a run's checkpoint, and its step.

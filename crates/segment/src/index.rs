@@ -82,15 +82,13 @@ pub(crate) fn check_offsets<I: Index>(array: &'static str, offsets: &[I]) -> Res
     if first.wide() != 0 {
         return Err(Error::FirstOffset { array, found: first.wide() });
     }
-    match offsets.windows(2).position(|pair| pair[1] < pair[0]) {
-        None => Ok(()),
-        Some(before) => Err(Error::DecreasingOffset {
-            array,
-            position: before + 1,
-            found: offsets[before + 1].wide(),
-            before: offsets[before].wide(),
-        }),
-    }
+    let Some(before) = offsets.windows(2).position(|pair| pair[1] < pair[0]) else { return Ok(()) };
+    Err(Error::DecreasingOffset {
+        array,
+        position: before + 1,
+        found: offsets[before + 1].wide(),
+        before: offsets[before].wide(),
+    })
 }
 
 /// Checks that every index is below `count`.

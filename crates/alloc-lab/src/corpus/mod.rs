@@ -87,7 +87,7 @@ impl Pattern {
     pub fn events(&self, seed: u64) -> Vec<TraceEvent> {
         let mut tape = Tape::default();
         (self.make)(&mut tape, &mut Random::new(seed));
-        tape.into_events()
+        tape.events
     }
 
     /// The trace for a seed as [`replay`](crate::replay) takes it, with the lines that it has in a

@@ -10,7 +10,7 @@ pub(super) struct TracedBlock(u64);
 /// A trace in the making.
 #[derive(Debug, Default)]
 pub(super) struct Tape {
-    events: Vec<TraceEvent>,
+    pub(super) events: Vec<TraceEvent>,
     blocks: u64,
     stream: StreamId,
 }
@@ -49,9 +49,5 @@ impl Tape {
 
     pub(super) fn step(&mut self) {
         self.events.push(TraceEvent::Step);
-    }
-
-    pub(super) fn into_events(self) -> Vec<TraceEvent> {
-        self.events
     }
 }

@@ -305,13 +305,9 @@ impl BarFile {
             return self.checked(with_zero).map(|fixed| BarRow { volume: f64::NAN, ..fixed });
         }
         let Err(fault) = row.check() else { return Ok(row) };
-        match row.fixed().filter(|_| self.ledger.repairs()) {
-            Some((row, fix)) => {
-                self.ledger.fix(row.line, fix);
-                Ok(row)
-            }
-            None => Err(fault),
-        }
+        let Some((row, fix)) = row.fixed().filter(|_| self.ledger.repairs()) else { return Err(fault) };
+        self.ledger.fix(row.line, fix);
+        Ok(row)
     }
 
     /// Rounds the noise off the prices, where repairs are wanted. Adjusted prices have no digits to

@@ -125,10 +125,8 @@ impl BarRow {
             (self.volume.is_finite() && self.volume >= 0.0, "a volume that is finite and not negative"),
             (self.spread.is_finite() && self.spread >= 0.0, "a spread that is finite and not negative"),
         ];
-        match checks.into_iter().find(|(holds, _)| !holds) {
-            None => Ok(()),
-            Some((_, expected)) => Err(RowFault { kind: RowError::Inconsistent, expected: expected.to_owned() }),
-        }
+        let Some((_, expected)) = checks.into_iter().find(|(holds, _)| !holds) else { return Ok(()) };
+        Err(RowFault { kind: RowError::Inconsistent, expected: expected.to_owned() })
     }
 
     /// Makes sure that the first further columns, those of `names`, have values. The first row of

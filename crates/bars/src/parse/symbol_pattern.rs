@@ -45,13 +45,11 @@ pub(crate) fn stem_of(path: &Path) -> String {
 
 /// True if a text matches a pattern in which `*` is anything.
 fn matches(pattern: &str, text: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == text,
-        Some((literal, rest)) => text.strip_prefix(literal).is_some_and(|text| {
-            let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
-            ends.into_iter().any(|at| matches(rest, &text[at..]))
-        }),
-    }
+    let Some((literal, rest)) = pattern.split_once('*') else { return pattern == text };
+    text.strip_prefix(literal).is_some_and(|text| {
+        let ends = text.char_indices().map(|(at, _)| at).chain([text.len()]);
+        ends.into_iter().any(|at| matches(rest, &text[at..]))
+    })
 }
 
 impl fmt::Display for SymbolPattern {

@@ -440,13 +440,9 @@ impl BarLines {
         spacings.count(spacing_ns, 1);
         let base = self.base;
         let longer = spacings.evidently_longer(base).map(Timeframe::duration_ns);
-        match longer.or_else(|| spacings.evidently_shorter(base)) {
-            Some(spacing_ns) => {
-                let spacing = display_duration(spacing_ns);
-                Err(Error::OtherTimeframe { path: self.name.clone(), spacing, base })
-            }
-            None => Ok(()),
-        }
+        let Some(spacing_ns) = longer.or_else(|| spacings.evidently_shorter(base)) else { return Ok(()) };
+        let spacing = display_duration(spacing_ns);
+        Err(Error::OtherTimeframe { path: self.name.clone(), spacing, base })
     }
 
     /// Warns once several weeks of the rows end as on another clock than the one they are read by.

@@ -36,12 +36,10 @@ impl SpacedFile {
     /// Timeframe of the bars, where they are evidently not of `base`, by their spacing or the
     /// file's name.
     fn other_than(&self, base: Timeframe) -> Result<Option<Timeframe>> {
-        match self.spacings.evidently_shorter(base) {
-            None => Ok(self.longer_than(base)),
-            Some(spacing_ns) => match Timeframe::from_duration_ns(spacing_ns) {
-                Some(shorter) if base.is_multiple_of(shorter) => Ok(Some(shorter)),
-                _ => Err(self.shorter_than(base)),
-            },
+        let Some(spacing_ns) = self.spacings.evidently_shorter(base) else { return Ok(self.longer_than(base)) };
+        match Timeframe::from_duration_ns(spacing_ns) {
+            Some(shorter) if base.is_multiple_of(shorter) => Ok(Some(shorter)),
+            _ => Err(self.shorter_than(base)),
         }
     }
 

@@ -31,13 +31,9 @@ impl BinClock {
 
     /// The bin of `timeframe` that holds `time_ns`, in nanoseconds since 1970 UTC.
     pub(crate) fn bin(&self, timeframe: Timeframe, time_ns: i64) -> Range<i64> {
-        match &self.0 {
-            None => timeframe.bin(time_ns),
-            Some(zone) => {
-                let grid = Grid { zone, timeframe };
-                grid.start(time_ns)..grid.end(time_ns)
-            }
-        }
+        let Some(zone) = &self.0 else { return timeframe.bin(time_ns) };
+        let grid = Grid { zone, timeframe };
+        grid.start(time_ns)..grid.end(time_ns)
     }
 
     /// The time at which the clock shows `wall_ns`, both in nanoseconds since 1970.

@@ -234,12 +234,8 @@ pub(crate) fn stated_offset(time: &[u8]) -> i64 {
 }
 
 fn two_digits(field: &[u8]) -> Option<(i64, &[u8])> {
-    match field {
-        [tens @ b'0'..=b'9', ones @ b'0'..=b'9', rest @ ..] => {
-            Some((i64::from(tens - b'0') * 10 + i64::from(ones - b'0'), rest))
-        }
-        _ => None,
-    }
+    let [tens @ b'0'..=b'9', ones @ b'0'..=b'9', rest @ ..] = field else { return None };
+    Some((i64::from(tens - b'0') * 10 + i64::from(ones - b'0'), rest))
 }
 
 fn days_in_month(year: i64, month: i64) -> i64 {

@@ -36,16 +36,14 @@ pub(super) struct SampleIndex<'a> {
 pub(super) fn check_samples(samples: &SampleIndex<'_>, first_sample: usize) -> Result<(), LayoutFault> {
     let Some(instruments) = samples.instruments else { return Ok(()) };
     let known = |&instrument: &i32| usize::try_from(instrument).is_ok_and(|instrument| instrument < instruments);
-    match samples.instrument.iter().position(|instrument| !known(instrument)) {
-        None => Ok(()),
-        Some(n) => Err(LayoutFault {
-            object: "/samples/instrument".to_owned(),
-            index: Some(first_sample + n),
-            expected: format!("an instrument from 0 to {}", instruments.saturating_sub(1)),
-            found: samples.instrument[n].to_string(),
-            fix: "number the instruments in the order of /instruments".to_owned(),
-        }),
-    }
+    let Some(n) = samples.instrument.iter().position(|instrument| !known(instrument)) else { return Ok(()) };
+    Err(LayoutFault {
+        object: "/samples/instrument".to_owned(),
+        index: Some(first_sample + n),
+        expected: format!("an instrument from 0 to {}", instruments.saturating_sub(1)),
+        found: samples.instrument[n].to_string(),
+        fix: "number the instruments in the order of /instruments".to_owned(),
+    })
 }
 
 /// Checks one timeframe against the samples, after [`check_samples`].
@@ -219,16 +217,14 @@ fn check_close_times(timeframe: &TimeframeIndex<'_>, span: Range<usize>) -> Resu
         return Ok(());
     }
     let times = &timeframe.close_time[first - timeframe.first_bar..span.end - timeframe.first_bar];
-    match times.windows(2).position(|pair| pair[0] >= pair[1]) {
-        None => Ok(()),
-        Some(i) => Err(LayoutFault {
-            object: format!("/series/{}/close_time", timeframe.name),
-            index: Some(first + i + 1),
-            expected: format!("a time after {}, that of the bar before", times[i]),
-            found: times[i + 1].to_string(),
-            fix: "sort the bars by time and drop repeated ones".to_owned(),
-        }),
-    }
+    let Some(i) = times.windows(2).position(|pair| pair[0] >= pair[1]) else { return Ok(()) };
+    Err(LayoutFault {
+        object: format!("/series/{}/close_time", timeframe.name),
+        index: Some(first + i + 1),
+        expected: format!("a time after {}, that of the bar before", times[i]),
+        found: times[i + 1].to_string(),
+        fix: "sort the bars by time and drop repeated ones".to_owned(),
+    })
 }
 
 /// Last bar of a window.

@@ -22,13 +22,6 @@ struct Tail {
     close_times: Vec<i64>,
 }
 
-impl Tail {
-    /// Row of the last bar that has closed at `time`, which is not before the first.
-    fn end_at(&self, time: i64) -> usize {
-        self.first + self.close_times.partition_point(|&close| close <= time) - 1
-    }
-}
-
 impl SeriesFile {
     /// The samples at the closes of the base timeframe after the last sample of each instrument, in
     /// the segment of that sample: what the model sees there is in the file, and the targets lie
@@ -127,7 +120,9 @@ impl SeriesFile {
     /// Adds the windows of samples at `times`, which are ascending, and their bars.
     fn add_windows(&self, timeframes: &mut [SeriesTimeframe], tails: &[Tail], times: &[i64]) -> Result<()> {
         for (place, (own, tail)) in timeframes.iter_mut().zip(tails).enumerate() {
-            let ends: Vec<usize> = times.iter().map(|&time| tail.end_at(time)).collect();
+            // The last bar that has closed, as the first of the tail has.
+            let end = |&time: &i64| tail.first + tail.close_times.partition_point(|&close| close <= time) - 1;
+            let ends: Vec<usize> = times.iter().map(end).collect();
             let rows = ends[0] + 1 - own.steps..ends[ends.len() - 1] + 1;
             let offset = own.close_time.len();
             own.sample_end.extend(ends.iter().map(|end| (offset + end - rows.start) as i64));

@@ -8,7 +8,7 @@ use super::check::{SampleIndex, check_samples, check_timeframe};
 use super::instrument_runs::InstrumentRuns;
 use super::mark::{Hashes, Mark, MarkedSeries};
 use super::timeframe::{ExpectedCounts, SeriesTimeframeFile};
-use super::{FORMAT_VERSION, INDICES, Instruments, Series, TIMES};
+use super::{FORMAT_VERSION, INDICES, TIMES};
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::numeric_dataset::{AllowedNumbers, ElementKind, Expect, NumericDataset};
@@ -110,7 +110,7 @@ impl SeriesFile {
         for timeframe in &self.timeframes {
             let arrays = timeframe.read_arrays(scope)?;
             check_timeframe(&timeframe.index_with(&arrays), &samples).map_err(refused)?;
-            timeframe.keep_arrays(arrays);
+            timeframe.arrays.get_or_init(|| arrays);
         }
         self.index.get_or_init(|| SampleArrays { sample_time, span_times, sample_instrument });
         Ok(())
@@ -308,44 +308,6 @@ impl SeriesFile {
     /// [`Error::Hdf5`] if the attribute is there and cannot be read.
     pub fn attribute(&self, name: &str) -> Result<Option<AttributeValue>> {
         self.file.attribute("/", name)
-    }
-
-    /// The scaled bars of a timeframe, `[bars, F]`, in memory booked on `scope`.
-    ///
-    /// # Errors
-    /// [`Error::Hdf5`] or [`Error::Memory`].
-    pub fn read_values(&self, timeframe: usize, scope: &Scope) -> Result<Buffer<f32>> {
-        self.timeframes[timeframe].values_table().read_f32_buffer(scope)
-    }
-
-    /// The targets, `[N, K]`, in memory booked on `scope`.
-    ///
-    /// # Errors
-    /// [`Error::Hdf5`] or [`Error::Memory`].
-    pub fn read_targets(&self, scope: &Scope) -> Result<Buffer<f32>> {
-        self.targets.read_f32_buffer(scope)
-    }
-
-    /// Everything that the file holds.
-    ///
-    /// # Errors
-    /// [`Error::Hdf5`] if something cannot be read.
-    pub fn read(&self) -> Result<Series> {
-        self.load_index()?;
-        let instruments = self.sample_instruments().map(|sample_instrument| Instruments {
-            names: self.instruments.clone(),
-            sample_instrument: sample_instrument.to_vec(),
-        });
-        Ok(Series {
-            timeframes: self.timeframes.iter().map(SeriesTimeframeFile::read).collect::<Result<_>>()?,
-            sample_time: self.sample_times().to_vec(),
-            sample_reach_time: self.span_times().reach_times().unwrap_or_default().to_vec(),
-            sample_label_end_time: self.span_times().label_end_times().unwrap_or_default().to_vec(),
-            sample_weight: self.sample_weights().unwrap_or_default().to_vec(),
-            targets: self.targets.read_f32_vec()?,
-            instruments,
-            attributes: self.attributes()?,
-        })
     }
 
     /// Root attributes besides `layout` and `format_version`.

@@ -103,16 +103,14 @@ impl<'a> RuleChecker<'a> {
         let first_bar = progress.first_bar();
         check_given_close_times(&index_of(timeframe.description, &progress.close_time, first_bar))?;
         let next_close = progress.close_time[first_new];
-        match progress.waiting.take().filter(|&time| next_close <= time) {
-            None => Ok(()),
-            Some(time) => Err(Refusal::Fault(LayoutFault {
-                object: format!("/samples/end/{name}"),
-                index: None,
-                expected: format!("the last bar closed at a sample's time {time}"),
-                found: format!("bar {}, though bar {} had closed at {next_close}", rows.first - 1, rows.first),
-                fix: "use the last closed bar".to_owned(),
-            })),
-        }
+        let Some(time) = progress.waiting.take().filter(|&time| next_close <= time) else { return Ok(()) };
+        Err(Refusal::Fault(LayoutFault {
+            object: format!("/samples/end/{name}"),
+            index: None,
+            expected: format!("the last bar closed at a sample's time {time}"),
+            found: format!("bar {}, though bar {} had closed at {next_close}", rows.first - 1, rows.first),
+            fix: "use the last closed bar".to_owned(),
+        }))
     }
 
     /// Takes window ends of samples, whose bars came before.

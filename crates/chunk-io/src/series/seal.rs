@@ -137,20 +137,6 @@ fn failed(path: &Path, action: &'static str) -> impl Fn(io::Error) -> Error + us
     move |source| Error::Io { path: path.clone(), action, source }
 }
 
-/// Deletes the mark of verification of the file at `path`, as a file has none that another program
-/// wrote.
-///
-/// # Errors
-/// [`Error::Hdf5`] for a file that is not writable or has no mark.
-#[cfg(any(test, feature = "conformance"))]
-pub fn remove_mark(path: impl AsRef<Path>) -> Result<()> {
-    let path = path.as_ref();
-    let file = hdf5::File::open_rw(path).map_err(Error::hdf5(path, "/", "open the file"))?;
-    let group = super::mark::GROUP;
-    file.unlink(group).map_err(Error::hdf5(path, group, "delete the group"))?;
-    file.close().map_err(Error::hdf5(path, "/", "close the file"))
-}
-
 /// Checks the rules of the layout on the series in the draft of `out`, and writes its mark of
 /// verification. `each` gets the number of bytes of every read. Returns the hashes of the mark.
 ///

@@ -4,7 +4,7 @@ use megabatch_gpu_core::{Buffer, Scope};
 
 use super::check::TimeframeIndex;
 use super::mark::{Mark, MarkedTimeframe, all_segment_starts};
-use super::{INDICES, Scaler, SeriesTimeframe, TIMES};
+use super::{INDICES, Scaler, TIMES};
 use crate::error::Result;
 use crate::file::InputFile;
 use crate::numeric_dataset::{AllowedNumbers, ElementKind, Expect, NumericDataset};
@@ -29,7 +29,8 @@ pub struct SeriesTimeframeFile {
     feature_names: Vec<String>,
     close_time_table: NumericDataset,
     sample_end_table: NumericDataset,
-    arrays: OnceLock<TimeframeArrays>,
+    /// Index arrays, once they were checked.
+    pub(super) arrays: OnceLock<TimeframeArrays>,
     instrument_start: Vec<i64>,
     segment_start: Vec<i64>,
     scaler: Option<Scaler>,
@@ -102,11 +103,6 @@ impl SeriesTimeframeFile {
             close_time: self.close_time_table.read_buffer(scope)?,
             sample_end: self.sample_end_table.read_buffer(scope)?,
         })
-    }
-
-    /// Keeps the index arrays, which were checked.
-    pub(super) fn keep_arrays(&self, arrays: TimeframeArrays) {
-        self.arrays.get_or_init(|| arrays);
     }
 
     fn arrays(&self) -> &TimeframeArrays {
@@ -197,20 +193,6 @@ impl SeriesTimeframeFile {
             instrument_start: &self.instrument_start,
             segment_start: &self.segment_start,
         }
-    }
-
-    pub(super) fn read(&self) -> Result<SeriesTimeframe> {
-        Ok(SeriesTimeframe {
-            name: self.name.clone(),
-            steps: self.steps,
-            feature_names: self.feature_names.clone(),
-            values: self.values.read_f32_vec()?,
-            close_time: self.close_times().to_vec(),
-            sample_end: self.sample_ends().to_vec(),
-            instrument_start: self.instrument_start.clone(),
-            segment_start: self.segment_start.clone(),
-            scaler: self.scaler.clone(),
-        })
     }
 }
 

@@ -216,16 +216,14 @@ pub(super) fn check_description(description: &SeriesDescription) -> Result<(), L
 
 /// No target is infinite; NaN is an unknown one.
 pub(super) fn check_targets(targets: &[f32], horizons: usize) -> Result<(), LayoutFault> {
-    match targets.iter().position(|target| target.is_infinite()) {
-        None => Ok(()),
-        Some(place) => Err(LayoutFault {
-            object: "/targets".to_owned(),
-            index: Some(place / horizons),
-            expected: "finite numbers, or NaN for a target that is not known".to_owned(),
-            found: format!("{} for target {}", targets[place], place % horizons),
-            fix: "correct or drop the prices of the bars after this sample".to_owned(),
-        }),
-    }
+    let Some(place) = targets.iter().position(|target| target.is_infinite()) else { return Ok(()) };
+    Err(LayoutFault {
+        object: "/targets".to_owned(),
+        index: Some(place / horizons),
+        expected: "finite numbers, or NaN for a target that is not known".to_owned(),
+        found: format!("{} for target {}", targets[place], place % horizons),
+        fix: "correct or drop the prices of the bars after this sample".to_owned(),
+    })
 }
 
 /// Features are finite, of bars from place `first` on.

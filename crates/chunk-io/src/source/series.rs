@@ -39,9 +39,9 @@ pub struct ResidentSeries {
 
 impl ResidentSeries {
     fn load(file: &SeriesFile, scope: &Scope) -> Result<Self> {
-        let timeframes = 0..file.timeframes().len();
-        let values = timeframes.map(|timeframe| file.read_values(timeframe, scope)).collect::<Result<_>>()?;
-        Ok(ResidentSeries { values, targets: file.read_targets(scope)? })
+        let read = |table: &NumericDataset| table.read_f32_buffer(scope);
+        let values = file.timeframes().iter().map(|timeframe| read(timeframe.values_table())).collect::<Result<_>>()?;
+        Ok(ResidentSeries { values, targets: read(file.targets_table())? })
     }
 
     /// The scaled bars of a timeframe, `[bars, F]`, row-major.

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use megabatch_run::Result;
 use megabatch_run::bench::{
-    FollowOptions, GraphSize, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, TrainOptions,
-    WatchOptions, Work, follow, load, predict, train, watch,
+    FollowOptions, GraphSize, LoadOptions, ModelKind, Precision, PredictOptions, SampleOrder, TrainOptions, Work,
+    follow, load, predict, train,
 };
 
 use super::trained::weights;
@@ -30,7 +30,6 @@ enum What {
     Predict(PredictArgs),
     Load(LoadArgs),
     Follow(FollowArgs),
-    Watch(WatchArgs),
 }
 
 /// Time training steps on synthetic data: forward, loss, backward, clipping, Adam
@@ -135,30 +134,6 @@ struct FollowArgs {
     bars: u32,
 }
 
-/// Time training steps with and without logging and warnings
-///
-/// In one run every other ten steps are logged: metrics.jsonl, TensorBoard, trace, warnings,
-/// progress.
-#[derive(clap::Args)]
-#[command(after_help = "Example:\n  megabatch bench watch --hidden 32 --batch 64")]
-struct WatchArgs {
-    /// Samples in a batch
-    #[arg(long, default_value_t = 64)]
-    batch: usize,
-    /// Hidden units
-    #[arg(long, default_value_t = 32)]
-    hidden: usize,
-    /// Bars in a window
-    #[arg(long, default_value_t = 60)]
-    bars: usize,
-    /// Threads that compute
-    #[arg(long, default_value_t = 2)]
-    threads: usize,
-    /// Timed steps, after twenty untimed steps
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(40..))]
-    steps: u64,
-}
-
 /// The model that is measured, and what is computed with it at once.
 #[derive(clap::Args)]
 struct WorkArgs {
@@ -209,11 +184,6 @@ pub(crate) fn run(args: &Args) -> Result<Answer> {
         What::Predict(args) => predict(&args.options())?,
         What::Load(args) => load(&args.options())?,
         What::Follow(args) => follow(&args.options())?,
-        What::Watch(WatchArgs { batch, hidden, bars, threads, steps }) => {
-            let options =
-                WatchOptions { batch: *batch, hidden: *hidden, bars: *bars, threads: *threads, steps: *steps };
-            watch(&options, &host())?
-        }
     };
     Ok(report.into())
 }

@@ -87,15 +87,6 @@ fn bench_answers_with_the_keys_that_programs_read() {
 }
 
 #[test]
-fn bench_tells_what_following_a_run_costs() {
-    let answer = Stage::new().succeeds("bench watch --hidden 3 --batch 4 --bars 3 --threads 1 --steps 60");
-    assert_eq!((&answer["steps_alone"], &answer["steps_followed"]), (&30.into(), &30.into()), "{answer}");
-    for key in ["step_alone_s", "step_followed_s", "following_s", "following_ratio"] {
-        assert!(answer[key].as_f64().unwrap() > 0.0, "{key}: {answer}");
-    }
-}
-
-#[test]
 fn text_and_json_tell_the_same() {
     let stage = Stage::with_run();
     let text = stage.said("eval --run run --data series.h5");

@@ -83,9 +83,9 @@ impl Pool {
     }
 
     fn reserve_home(&mut self) -> Result<(), Refusal> {
-        if !self.main.is_reserved() {
+        if self.main.address.is_none() {
             let address = self.source.reserve(self.main.slots() << self.main.granule_shift())?;
-            self.main.set_address(address);
+            self.main.address = Some(address);
         }
         Ok(())
     }

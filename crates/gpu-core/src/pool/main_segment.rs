@@ -12,7 +12,7 @@ use crate::source::Granule;
 #[derive(Debug)]
 pub(super) struct MainSegment {
     /// First address, once the range is reserved.
-    address: Option<u64>,
+    pub(super) address: Option<u64>,
     tiling: Tiling,
     /// Free tiles by the stream that they must be ordered after, as [`Tag`].
     bins: Vec<Bins>,
@@ -48,14 +48,6 @@ impl MainSegment {
             segment.unmapped.insert(&mut segment.tiling, unmapped);
         }
         segment
-    }
-
-    pub(super) fn set_address(&mut self, address: u64) {
-        self.address = Some(address);
-    }
-
-    pub(super) fn is_reserved(&self) -> bool {
-        self.address.is_some()
     }
 
     /// The address of an offset.

@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 
 use super::{ends, graphs, refused, row};
 use crate::builder::Builder;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::graph::{Graph, Targets};
 use crate::import::Text;
 use crate::import::sdf_names::{EDGE_ATTRIBUTES, POSITION};
@@ -17,8 +17,9 @@ const ATOMS_MAX: usize = 999;
 /// order of a bond becomes one; keys become titles, and targets data items.
 ///
 /// # Errors
-/// [`Error::NotExportable`] for nodes that are not atoms with positions, for more than 999 of them,
-/// and for targets of nodes; and as [`Builder::build`](crate::Builder::build).
+/// [`NotExportable`](crate::Error::NotExportable) for nodes that are not atoms with positions, for
+/// more than 999 of them, and for targets of nodes; and as
+/// [`Builder::build`](crate::Builder::build).
 pub fn sdf(builder: &dyn Builder) -> Result<Text> {
     let (schema, graphs) = (builder.schema(), graphs(builder)?);
     let columns = MoleculeColumns::new(schema)?;
@@ -111,16 +112,13 @@ fn atom(text: &mut String, features: &[f32], columns: &MoleculeColumns) -> Resul
     for column in columns.position {
         let coordinate = format!("{:10.4}", features[column]);
         if coordinate.len() > 10 {
-            return Err(position_too_long(&coordinate));
+            let what = format!("a coordinate of {coordinate}");
+            return Err(refused(FORMAT, what, "ten columns hold it below 100000; move the molecule"));
         }
         text.push_str(&coordinate);
     }
     put(text, format_args!(" {symbol:<3} 0  0  0  0  0  0  0  0  0  0  0  0\n"));
     Ok(())
-}
-
-fn position_too_long(coordinate: &str) -> Error {
-    refused(FORMAT, format!("a coordinate of {coordinate}"), "ten columns hold it below 100000; move the molecule")
 }
 
 /// Pairs of nodes with the order of their bond, each once.

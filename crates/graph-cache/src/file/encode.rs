@@ -102,10 +102,8 @@ fn check(shape: &BlockShape, key: &str, graph: &Graph) -> Result<()> {
             });
         }
     }
-    match unnamed(&graph.nodes, shape.names) {
-        None => Ok(()),
-        Some(node) => Err(Error::Unnamed { graph: key.to_owned(), node, place: graph.nodes[node], names: shape.names }),
-    }
+    let Some(node) = unnamed(&graph.nodes, shape.names) else { return Ok(()) };
+    Err(Error::Unnamed { graph: key.to_owned(), node, place: graph.nodes[node], names: shape.names })
 }
 
 /// The first of a graph's nodes that is not below `names`, or, without names, not its own place.
@@ -141,12 +139,8 @@ fn widened(indices: &[u32]) -> Vec<u64> {
 fn narrowed(graph: &str, array: &'static str, values: &[f32]) -> Result<Vec<f16>> {
     let mut narrow = vec![f16::ZERO; values.len()];
     f32_to_f16(values, &mut narrow);
-    match narrow.iter().position(|narrow| narrow.is_infinite()) {
-        None => Ok(narrow),
-        Some(position) => {
-            Err(Error::TooLargeForF16 { graph: graph.to_owned(), array, position, value: values[position] })
-        }
-    }
+    let Some(position) = narrow.iter().position(|narrow| narrow.is_infinite()) else { return Ok(narrow) };
+    Err(Error::TooLargeForF16 { graph: graph.to_owned(), array, position, value: values[position] })
 }
 
 /// Values tested at once by [`first_wrong`].

@@ -142,7 +142,7 @@ pub(crate) struct PackedWeights {
     /// Arithmetic of products of these weights.
     arithmetic: CpuArithmetic,
     /// True if time is measured layer by layer.
-    profiles: bool,
+    pub(crate) profiles: bool,
     timeframes: Vec<Vec<LayerWeights>>,
     /// One a timeframe, for pooling by attention.
     keys: Vec<PackedKeys>,
@@ -175,11 +175,6 @@ impl PackedWeights {
     /// Arithmetic of products of these weights.
     pub(crate) fn arithmetic(&self) -> CpuArithmetic {
         self.arithmetic
-    }
-
-    /// Turns on the time measurement by layer.
-    pub(crate) fn set_profiled(&mut self) {
-        self.profiles = true;
     }
 
     /// Copies the weights as they are now, on the threads of the pool that this is called in.

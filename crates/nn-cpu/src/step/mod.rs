@@ -182,7 +182,7 @@ impl Engine {
 
     /// The same engine, which measures its time layer by layer.
     pub fn profiled(mut self) -> Self {
-        self.weights.set_profiled();
+        self.weights.profiles = true;
         self
     }
 

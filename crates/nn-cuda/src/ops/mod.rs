@@ -93,6 +93,9 @@ mod recurrence_states;
 mod recurrent_weights;
 mod round;
 mod scratch;
+#[cfg(any(test, feature = "conformance"))]
+#[path = "tests/sources.rs"]
+mod sources;
 mod take_rows;
 #[cfg(test)]
 #[path = "tests/uploaded.rs"]
@@ -140,46 +143,10 @@ pub use recurrence_states::{Gradients, RecurrenceInputs, States};
 pub use recurrent_weights::RecurrentWeights;
 pub use round::{round_part, round_to};
 pub use scratch::Scratch;
+#[cfg(any(test, feature = "conformance"))]
+pub use sources::SOURCES;
 pub use take_rows::{Table, TableRows, take_rows};
 pub use work_list::{RecurrenceSchedule, Sequence, TileWindows, WorkList};
-
-/// The sources of the kernels, in this folder, without their ending: for a harness that runs them
-/// without a GPU.
-#[cfg(any(test, feature = "conformance"))]
-pub const SOURCES: &[&str] = &[
-    "attention",
-    "attention_backward",
-    "by_bar",
-    "bytes",
-    "carried_states",
-    "cell",
-    "column_sums",
-    "deliver",
-    "dropout",
-    "fuse",
-    "gate_rows",
-    "graph_dropout",
-    "graph_loss",
-    "join",
-    "kept_graphs",
-    "loss",
-    "matmul",
-    "matmul_large",
-    "norm",
-    "pool",
-    "pool_keys",
-    "readout",
-    "recurrence",
-    "recurrence_backward",
-    "recurrence_bytes",
-    "recurrence_f32",
-    "recurrence_group",
-    "recurrence_group_backward",
-    "recurrence_of_rows",
-    "recurrent_weights",
-    "round",
-    "take_rows",
-];
 
 #[cfg(not(feature = "conformance"))]
 fn refuse_cpu() -> megabatch_nn::Result<()> {

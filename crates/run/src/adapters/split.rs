@@ -43,7 +43,7 @@ pub(crate) fn split_source(source: &Source, config: &Config) -> Result<Split> {
         check_scalers(source, split.validation_start_ns)?;
         return Ok(split);
     }
-    split_in_memory(source, config, &division)
+    split_in_memory(source, config, &times(source)?, |spans| spans)
 }
 
 /// Refuses a purge by a duration where samples are numbered and have no times.
@@ -85,17 +85,24 @@ fn explain_duration(error: trainer::Error, source: &Source, config: &Config) -> 
     ))
 }
 
-fn split_in_memory(source: &Source, config: &Config, division: &Division) -> Result<Split> {
-    let times = times(source)?;
+/// Splits what was taken at `times`, samples or groups of them, whose spans `grouped` makes of those
+/// of the samples.
+fn split_in_memory(
+    source: &Source,
+    config: &Config,
+    times: &[i64],
+    grouped: impl FnOnce(SampleSpans<'_>) -> SampleSpans<'_>,
+) -> Result<Split> {
+    let division = Division::from_config(config);
     let split = match config.purge_ns() {
         Some(duration_ns) => division
-            .split(&times, Purge::Duration(duration_ns))
+            .split(times, Purge::Duration(duration_ns))
             .map_err(|error| explain_duration(error, source, config))?,
-        None if !config.has_unseen() => division.split(&times, Purge::Duration(0))?,
+        None if !config.has_unseen() => division.split(times, Purge::Duration(0))?,
         None => {
-            let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::from_source(source, &times)?;
+            let SampleSpans { reach_ns, label_end_ns, .. } = grouped(SampleSpans::from_source(source, times)?);
             let purge = Purge::Windows { window_start_ns: &reach_ns, label_end_ns: &label_end_ns };
-            division.split(&times, purge).map_err(|error| division.explain(error, source, &times, purge))?
+            division.split(times, purge).map_err(|error| division.explain(error, source, times, purge))?
         }
     };
     check_scalers(source, split.validation_start_ns)?;
@@ -160,27 +167,16 @@ impl SampleTimes for TimesInFile<'_> {
 pub(crate) fn split_cross_sections(sections: &CrossSections, config: &Config) -> Result<Split> {
     let source = sections.source().source();
     require_times_for_duration(source, config)?;
-    let division = Division::from_config(config);
     let times = sections.times();
-    let split = match config.purge_ns() {
-        Some(duration_ns) => division
-            .split(times, Purge::Duration(duration_ns))
-            .map_err(|error| explain_duration(error, source, config))?,
-        None if !config.has_unseen() => division.split(times, Purge::Duration(0))?,
-        None => {
-            let SampleSpans { reach_ns, label_end_ns, .. } = SampleSpans::from_source(source, times)?;
-            let each_section = |combined: &dyn Fn(&[usize]) -> Option<i64>| -> Vec<i64> {
-                let one_section = |section| combined(sections.nodes(section)).expect("a cross-section has samples");
-                (0..times.len()).map(one_section).collect()
-            };
-            let window_start_ns = each_section(&|samples| samples.iter().map(|&n| reach_ns[n]).min());
-            let label_end_ns = each_section(&|samples| samples.iter().map(|&n| label_end_ns[n]).max());
-            let purge = Purge::Windows { window_start_ns: &window_start_ns, label_end_ns: &label_end_ns };
-            division.split(times, purge).map_err(|error| division.explain(error, source, times, purge))?
-        }
-    };
-    check_scalers(source, split.validation_start_ns)?;
-    Ok(split)
+    split_in_memory(source, config, times, |spans| {
+        let each_section = |combined: &dyn Fn(&[usize]) -> Option<i64>| -> Cow<'static, [i64]> {
+            let one_section = |section| combined(sections.nodes(section)).expect("a cross-section has samples");
+            (0..times.len()).map(one_section).collect()
+        };
+        let reach_ns = each_section(&|samples| samples.iter().map(|&n| spans.reach_ns[n]).min());
+        let label_end_ns = each_section(&|samples| samples.iter().map(|&n| spans.label_end_ns[n]).max());
+        SampleSpans { reach_ns, label_end_ns, ..spans }
+    })
 }
 
 /// The rule by which samples are divided.

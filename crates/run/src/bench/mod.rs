@@ -1,5 +1,4 @@
-//! Measurements of this machine: training, predictions, delivery of data, following bars and runs,
-//! graphs.
+//! Measurements of this machine: training, predictions, delivery of data, following bars, graphs.
 
 mod follow;
 mod graph;
@@ -8,7 +7,6 @@ mod predict;
 mod rings;
 mod series;
 mod train;
-mod watch;
 
 pub use follow::{FollowOptions, follow};
 pub use graph::{GraphOptions, graph};
@@ -18,7 +16,6 @@ pub use predict::{PredictOptions, predict};
 pub use rings::GraphSize;
 pub use series::{ModelKind, Work};
 pub use train::{TrainOptions, train};
-pub use watch::{WatchOptions, watch};
 
 /// Order of samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -65,10 +65,7 @@ impl Comparison {
             Layer { name: (*name).to_owned(), heights: durations_s, texts }
         };
         let columns = Columns {
-            words: Words {
-                title: "Time by phase".to_owned(),
-                description: "Stacked columns, one a run, in the order of the tables.".to_owned(),
-            },
+            words: Words::new("Time by phase", "Stacked columns, one a run, in the order of the tables."),
             x: Axis::count("run, in the order of the tables"),
             y: Axis::number("seconds"),
             first: 1.0,

@@ -123,16 +123,9 @@ fn bars_fields(error: &BarsError) -> Fields {
 }
 
 fn training_fields(error: &TrainerError) -> Fields {
-    match error {
-        TrainerError::Setting { setting, value, expected } => {
-            vec![
-                ("key", json!(key_of(setting).unwrap_or_else(|| (*setting).to_owned()))),
-                ("found", json!(value)),
-                ("expected", json!(expected)),
-            ]
-        }
-        _ => Vec::new(),
-    }
+    let TrainerError::Setting { setting, value, expected } = error else { return Vec::new() };
+    let key = key_of(setting).unwrap_or_else(|| (*setting).to_owned());
+    vec![("key", json!(key)), ("found", json!(value)), ("expected", json!(expected))]
 }
 
 fn device_fields(error: &DeviceError) -> Fields {

@@ -67,11 +67,8 @@ fn timeframes(Fused { names, weights }: &Fused, samples: &str) -> String {
     let cells = |(who, row): (&str, &Vec<f64>)| {
         std::iter::once(who.to_owned()).chain(row.iter().map(|&weight| percent(weight))).collect()
     };
-    let table = Table {
-        caption: "Attention among timeframes: who looks, and at whom".to_owned(),
-        head: std::iter::once("who looks".to_owned()).chain((0..count).map(|k| name(k).to_owned())).collect(),
-        rows: rows().map(cells).collect(),
-    };
+    let head = std::iter::once("who looks".to_owned()).chain((0..count).map(|k| name(k).to_owned()));
+    let table = Table::new("Attention among timeframes: who looks, and at whom", head, rows().map(cells));
     text + &timeline.to_html() + &table.to_html()
 }
 
@@ -95,10 +92,10 @@ fn chart(attended: &Attended) -> Chart {
         points: [0, steps.saturating_sub(1)].map(|t| (before_last(t, steps), 1.0)).to_vec(),
     };
     Chart {
-        words: Words {
-            title: format!("{name}: half of the weight on the last {}", last_half(heads)),
-            description: format!("Attention over the {} of {name}, one line a head.", plural(steps, "bar")),
-        },
+        words: Words::new(
+            format!("{name}: half of the weight on the last {}", last_half(heads)),
+            format!("Attention over the {} of {name}, one line a head.", plural(steps, "bar")),
+        ),
         size: Size::Half,
         x: Axis::count("bar, counted from the window's last"),
         y: Axis::number("times an even share").with_zero(),

@@ -30,8 +30,9 @@ pub(crate) fn section(evaluation: &Evaluation, loss: Loss, unit: &str, graph_cla
     let targets = evaluation.model.rmse.len();
     let mut body = String::new();
     if let Some(counts) = &evaluation.model.confusion {
-        let (noun, names) = (evaluation.unit_names.row, row_names(counts.len(), graph_classes));
-        let confusion = Confusion { noun, names, counts: counts.clone() };
+        let is_named = graph_classes.len() == counts.len();
+        let names = if is_named { graph_classes.to_vec() } else { numbered(counts.len()) };
+        let confusion = Confusion { noun: evaluation.unit_names.row, names, counts: counts.clone() };
         body.push_str(&confusion.to_html("Confusion"));
     }
     let tasks: Vec<(String, Evaluation)> = evaluation.by_task().collect();
@@ -91,18 +92,12 @@ fn accuracy_by_target(targets: &[Vec<Vec<usize>>], first: usize, names: &[String
         });
         shares.filter(|point| point.1.is_finite()).collect()
     };
-    let line = |(class, name): (usize, &String)| Series {
-        name: name.clone(),
-        mark: Mark::Dots,
-        color: class,
-        points: points(class),
-    };
+    let line = |(class, name): (usize, &String)| Series::new(name.clone(), Mark::Dots, class, points(class));
     Chart {
-        words: Words {
-            title: "Accuracy of each class by target".to_owned(),
-            description: "Share of the targets of a class that were predicted. Higher is better. One line a class."
-                .to_owned(),
-        },
+        words: Words::new(
+            "Accuracy of each class by target",
+            "Share of the targets of a class that were predicted. Higher is better. One line a class.",
+        ),
         size: Size::Wide,
         x: Axis::count("target"),
         y: Axis::number("accuracy").with_zero(),
@@ -144,11 +139,8 @@ impl Confusion {
             ]
         };
         let head = ["class", "true", "share of all", "predicted", "accuracy (recall)", "precision"];
-        Table {
-            caption: format!("Accuracy by class, {}", plural(self.total(), self.noun)),
-            head: head.map(str::to_owned).to_vec(),
-            rows: self.names.iter().enumerate().map(row).collect(),
-        }
+        let caption = format!("Accuracy by class, {}", plural(self.total(), self.noun));
+        Table::new(caption, head, self.names.iter().enumerate().map(row))
     }
 
     fn table(&self, caption: &str) -> String {
@@ -201,11 +193,8 @@ impl Confusion {
             vec![name.clone(), mistaken, grouped(count as u64), share(count, total)]
         };
         let head = ["true class", "predicted most often of the others", "times", "share of the class"];
-        Table {
-            caption: format!("{caption}: the most frequent mistake of each class"),
-            head: head.map(str::to_owned).to_vec(),
-            rows: self.names.iter().enumerate().map(row).collect(),
-        }
+        let caption = format!("{caption}: the most frequent mistake of each class");
+        Table::new(caption, head, self.names.iter().enumerate().map(row))
     }
 }
 
@@ -226,11 +215,6 @@ fn class_names(classes: Classes, unit: &str) -> Vec<String> {
                 .collect()
         }
     }
-}
-
-/// Class names of a model that predicts one class a row.
-fn row_names(classes: usize, named: &[String]) -> Vec<String> {
-    if named.len() == classes { named.to_vec() } else { numbered(classes) }
 }
 
 /// Names of `count` classes that have none.

@@ -154,14 +154,12 @@ pub(crate) fn section(facts: &DataFacts) -> Section {
 fn series_table(facts: &DataFacts) -> String {
     let facts_rows =
         facts.attributes.iter().map(|(name, value)| vec![name.replace('_', " "), value.clone()]).collect::<Vec<_>>();
-    let head = ["timeframe", "bars", "bars in a window", "features of a bar"].map(str::to_owned).to_vec();
-    let rows = facts.timeframes.iter().map(|row| row.to_vec()).collect();
-    let series = Table { caption: "Series".to_owned(), head, rows }.to_html();
+    let head = ["timeframe", "bars", "bars in a window", "features of a bar"];
+    let series = Table::new("Series", head, facts.timeframes.iter().map(|row| row.to_vec())).to_html();
     if facts_rows.is_empty() {
         return series;
     }
-    let facts = Table { caption: "The file".to_owned(), head: vec![String::new(), String::new()], rows: facts_rows };
-    super::html::side_by_side(&[series, facts.to_html()])
+    super::html::side_by_side(&[series, Table::new("The file", ["", ""], facts_rows).to_html()])
 }
 
 fn timeline(facts: &DataFacts) -> String {
@@ -202,12 +200,8 @@ fn gaps_table(facts: &DataFacts) -> String {
         vec![name.to_owned(), utc(from), utc(to), seconds((to - from) as f64 / 1e9)]
     };
     let shown = if count > GAPS_MAX { format!("; the longest {GAPS_MAX}") } else { String::new() };
-    Table {
-        caption: format!("{} longer than {} h{shown}", plural(count, "gap"), LONG_GAP_NS / 3_600_000_000_000),
-        head: ["", "last close before", "first close after", "length"].map(str::to_owned).to_vec(),
-        rows: gaps.iter().map(row).collect(),
-    }
-    .to_html()
+    let caption = format!("{} longer than {} h{shown}", plural(count, "gap"), LONG_GAP_NS / 3_600_000_000_000);
+    Table::new(caption, ["", "last close before", "first close after", "length"], gaps.iter().map(row)).to_html()
 }
 
 #[cfg(test)]

@@ -67,10 +67,7 @@ fn by_fold(folds: &Folds<'_>) -> Option<Section> {
                     .collect(),
             };
             Chart {
-                words: Words {
-                    title: format!("{} by fold", model.name),
-                    description: "On the test of each fold. One line a contender.".to_owned(),
-                },
+                words: Words::new(format!("{} by fold", model.name), "On the test of each fold. One line a contender."),
                 size: Size::Half,
                 x: Axis::count("fold"),
                 y: Axis::number(model.name.clone()),

@@ -53,18 +53,8 @@ fn cloud(pairs: &Pairs, target: &str, unit: &str) -> Chart {
         x: Axis::number(format!("predicted, {unit}")),
         y: Axis::number(format!("actual, {unit}")),
         series: vec![
-            Series {
-                name: "samples".into(),
-                mark: Mark::Cloud,
-                color: 0,
-                points: points.into_iter().filter(inside).collect(),
-            },
-            Series {
-                name: "actual = predicted".into(),
-                mark: Mark::Guide,
-                color: 6,
-                points: vec![(guide.0, guide.0), (guide.1, guide.1)],
-            },
+            Series::new("samples", Mark::Cloud, 0, points.into_iter().filter(inside).collect()),
+            Series::new("actual = predicted", Mark::Guide, 6, vec![(guide.0, guide.0), (guide.1, guide.1)]),
             Series { name: "means of ten groups".into(), mark: Mark::Dots, color: 1, points: group_means(pairs) },
         ],
     }

@@ -75,11 +75,7 @@ fn table(rows: &[GpuRow]) -> Table {
         let mean = all.iter().sum::<f64>() / all.len().max(1) as f64;
         vec![name.to_owned(), shown(least), shown(mean), shown(most)]
     };
-    Table {
-        caption: "The GPU over the run".to_owned(),
-        head: ["", "least", "mean", "most"].map(str::to_owned).to_vec(),
-        rows: cells.into_iter().map(row).collect(),
-    }
+    Table::new("The GPU over the run", ["", "least", "mean", "most"], cells.into_iter().map(row))
 }
 
 #[cfg(test)]

@@ -144,11 +144,8 @@ fn table(evaluation: &Evaluation, unit: &str) -> Table {
             .chain(has_directions.then_some(direction))
             .collect()
     });
-    Table {
-        caption: format!("Errors by {noun}, in {unit}"),
-        head: head.chain(has_directions.then(|| "direction model".to_owned())).collect(),
-        rows: rows.collect(),
-    }
+    let head = head.chain(has_directions.then(|| "direction model".to_owned()));
+    Table::new(format!("Errors by {noun}, in {unit}"), head, rows)
 }
 
 /// The errors of classes.
@@ -167,11 +164,8 @@ fn class_table(evaluation: &Evaluation) -> Table {
         let cells = columns.iter().flat_map(|(_, cell)| contenders().map(move |(_, classes)| cell(classes, k)));
         std::iter::once(evaluation.target_cell(k, k + 1)).chain(cells).collect()
     };
-    Table {
-        caption: format!("Errors by {noun}"),
-        head: std::iter::once(noun.to_owned()).chain(names).collect(),
-        rows: (0..evaluation.model.rmse.len()).map(row).collect(),
-    }
+    let head = std::iter::once(noun.to_owned()).chain(names);
+    Table::new(format!("Errors by {noun}"), head, (0..evaluation.model.rmse.len()).map(row))
 }
 
 /// A row for each instrument; `None` if no measure applies.
@@ -196,11 +190,8 @@ fn instruments_table(evaluation: &Evaluation, unit: &str) -> Option<Table> {
         format!(", in {unit}")
     };
     let target = evaluation.unit_names.target;
-    Some(Table {
-        caption: format!("Errors by instrument, averaged over the {target}s{unit}; {BASELINES_ARE_OF_ALL}"),
-        head: head.map(str::to_owned).collect(),
-        rows: evaluation.instruments.iter().map(row).collect(),
-    })
+    let caption = format!("Errors by instrument, averaged over the {target}s{unit}; {BASELINES_ARE_OF_ALL}");
+    Some(Table::new(caption, head, evaluation.instruments.iter().map(row)))
 }
 
 #[cfg(test)]

@@ -149,6 +149,16 @@ pub(crate) struct Table {
 const ROWS_SHOWN: usize = 24;
 
 impl Table {
+    /// A table whose columns are named by `head`, or by none where all of these are empty.
+    pub(crate) fn new(
+        caption: impl Into<String>,
+        head: impl IntoIterator<Item = impl Into<String>>,
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> Self {
+        let head = head.into_iter().map(Into::into).collect();
+        Table { caption: caption.into(), head, rows: rows.into_iter().collect() }
+    }
+
     pub(crate) fn to_html(&self) -> String {
         let Table { caption, head, rows } = self;
         let is_numeric: Vec<bool> = (0..head.len())

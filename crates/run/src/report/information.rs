@@ -66,22 +66,17 @@ fn chart(kind: &Kind, graphs: &[GraphCorrelations], unit: &str) -> Chart {
     let t = kind.t.map_or(String::new(), |t| format!(", t = {}", fixed(t, 2)));
     let is_timed = graphs.iter().any(|ranking| ranking.time_ns.is_some());
     Chart {
-        words: Words {
-            title: format!("{} by {unit}: {} on average{t}", kind.name, fixed(mean, 4)),
-            description: format!("The correlation within each {unit}, its mean over {TOGETHER}, and that over all."),
-        },
+        words: Words::new(
+            format!("{} by {unit}: {} on average{t}", kind.name, fixed(mean, 4)),
+            format!("The correlation within each {unit}, its mean over {TOGETHER}, and that over all."),
+        ),
         size: Size::Half,
         x: if is_timed { Axis::time("time of the samples, UTC") } else { Axis::count("graph") },
         y: Axis::number("correlation").with_zero(),
         series: vec![
             Series { name: format!("each {unit}"), mark: Mark::Cloud, color: 4, points: points.clone() },
             Series { name: format!("mean of {TOGETHER}"), mark: Mark::Line, color: 0, points: running_mean(&points) },
-            Series {
-                name: "mean of all".to_owned(),
-                mark: Mark::Guide,
-                color: 6,
-                points: ends.into_iter().map(|x| (x, mean)).collect(),
-            },
+            Series::new("mean of all", Mark::Guide, 6, ends.into_iter().map(|x| (x, mean)).collect()),
         ],
     }
 }
@@ -105,11 +100,8 @@ fn table(evaluation: &Evaluation) -> Table {
             target.chain(cells).chain([lag.to_string(), graphs.to_string()]).collect()
         })
     });
-    Table {
-        caption: format!("Correlations by {target}: mean and deviation over graphs; t by Newey-West with the lag"),
-        head: head.collect(),
-        rows: rows.collect(),
-    }
+    let caption = format!("Correlations by {target}: mean and deviation over graphs; t by Newey-West with the lag");
+    Table::new(caption, head, rows)
 }
 
 #[cfg(test)]

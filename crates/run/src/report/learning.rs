@@ -46,14 +46,14 @@ fn by_step(metrics: &[Value], loss_name: &str) -> Chart {
     let raw = points(metrics, "step", "loss");
     let smoothed = smooth(&raw);
     Chart {
-        words: words("Loss by step", "Training loss of every step, smoothed and as it was, and validation loss."),
+        words: Words::new("Loss by step", "Training loss of every step, smoothed and as it was, and validation loss."),
         size: Size::Half,
         x: Axis::count("optimizer step"),
         y: Axis::number(loss_name),
         series: vec![
-            series("training, each step", Mark::Faint, 0, raw),
-            series("training, smoothed", Mark::Line, 0, smoothed),
-            series("validation", Mark::Dots, 1, points(metrics, "validation", "loss")),
+            Series::new("training, each step", Mark::Faint, 0, raw),
+            Series::new("training, smoothed", Mark::Line, 0, smoothed),
+            Series::new("validation", Mark::Dots, 1, points(metrics, "validation", "loss")),
         ],
     }
 }
@@ -75,18 +75,18 @@ fn by_epoch(metrics: &[Value], loss_name: &str) -> Chart {
         .filter_map(|metric| Some((epoch(metric)?, metric["loss"].as_f64()?)))
         .collect();
     Chart {
-        words: words("Loss by epoch", "Mean training loss of each epoch, and validation loss at its end."),
+        words: Words::new("Loss by epoch", "Mean training loss of each epoch, and validation loss at its end."),
         size: Size::Half,
         x: Axis::count("epoch"),
         y: Axis::number(loss_name),
         series: vec![
-            series(
+            Series::new(
                 "training, mean of the epoch",
                 Mark::Dots,
                 0,
                 training.into_iter().map(|(epoch, (sum, count))| (epoch as f64, sum / count)).collect(),
             ),
-            series(
+            Series::new(
                 "validation, at its end",
                 Mark::Dots,
                 1,
@@ -98,11 +98,11 @@ fn by_epoch(metrics: &[Value], loss_name: &str) -> Chart {
 
 fn learning_rate(metrics: &[Value]) -> Chart {
     Chart {
-        words: words("Learning rate", "Learning rate of every step."),
+        words: Words::new("Learning rate", "Learning rate of every step."),
         size: Size::Half,
         x: Axis::count("optimizer step"),
         y: Axis::number("learning rate").with_zero(),
-        series: vec![series("learning rate", Mark::Line, 2, points(metrics, "step", "lr"))],
+        series: vec![Series::new("learning rate", Mark::Line, 2, points(metrics, "step", "lr"))],
     }
 }
 
@@ -111,14 +111,17 @@ fn gradients(metrics: &[Value], clip_norm: Option<f64>) -> Chart {
     let ends = norms.first().zip(norms.last());
     let limit = clip_norm.zip(ends).map(|(norm, (first, last))| vec![(first.0, norm), (last.0, norm)]);
     Chart {
-        words: words("Norm of the gradients", "Global norm of the gradients before clipping, smoothed and as it was."),
+        words: Words::new(
+            "Norm of the gradients",
+            "Global norm of the gradients before clipping, smoothed and as it was.",
+        ),
         size: Size::Half,
         x: Axis::count("optimizer step"),
         y: Axis::number("norm before clipping").with_zero(),
         series: vec![
-            series("smoothed", Mark::Line, 3, smooth(&norms)),
-            series("each step", Mark::Faint, 3, norms),
-            series("", Mark::Guide, 6, limit.unwrap_or_default()),
+            Series::new("smoothed", Mark::Line, 3, smooth(&norms)),
+            Series::new("each step", Mark::Faint, 3, norms),
+            Series::new("", Mark::Guide, 6, limit.unwrap_or_default()),
         ],
     }
 }
@@ -138,14 +141,6 @@ fn clipping(metrics: &[Value], clip_norm: Option<f64>) -> String {
         "Gradients with a norm above {}{dashed} are scaled down to it (training.clip_norm). {above} above it.",
         significant(limit, 3)
     )
-}
-
-fn words(title: &str, description: &str) -> Words {
-    Words { title: title.to_owned(), description: description.to_owned() }
-}
-
-fn series(name: &str, mark: Mark, color: usize, points: Vec<(f64, f64)>) -> Series {
-    Series { name: name.to_owned(), mark, color, points }
 }
 
 /// The exponential moving average of a line, free of the bias towards its start (Kingma and Ba,

@@ -29,9 +29,8 @@ impl Machine {
     }
 
     pub(crate) fn section(&self) -> Section {
-        let rows = self.rows.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]).collect();
-        let table =
-            Table { caption: "Of the session that wrote this page".to_owned(), head: vec![String::new(); 2], rows };
+        let rows = self.rows.iter().map(|(name, value)| vec![(*name).to_owned(), value.clone()]);
+        let table = Table::new("Of the session that wrote this page", ["", ""], rows);
         Section { id: "machine", title: "Machine", body: table.to_html() }
     }
 }

@@ -15,8 +15,7 @@ pub(crate) fn section(config: &Config, notes: &[String]) -> Section {
         })
         .collect();
     let changed = rows.iter().filter(|row| !row[2].is_empty()).count();
-    let head = ["key", "value", "default, where it differs"].map(str::to_owned).to_vec();
-    let table = Table { caption: "Settings".to_owned(), head, rows }.to_html();
+    let table = Table::new("Settings", ["key", "value", "default, where it differs"], rows).to_html();
     let notes: String = notes.iter().map(|note| paragraph(&format!("Note: {note}."))).collect();
     let body = paragraph(&format!("{} set; the others are defaults.", plural(changed, "key"))) + &notes + &table;
     Section { id: "configuration", title: "Configuration", body }

@@ -119,11 +119,9 @@ fn table(facts: &SplitFacts, plan: &Plan) -> Table {
     let columns = if plan.data.is_of_graphs() { 3 } else { 5 };
     let purged = (!plan.data.is_of_graphs()).then_some(purged);
     let cut = |row: Vec<String>| row.into_iter().take(columns).collect::<Vec<_>>();
-    Table {
-        caption: format!("Parts of {}", plural(plan.data.units, plan.data.unit)),
-        head: cut(["part", "size", "share", "first", "last"].map(str::to_owned).to_vec()),
-        rows: facts.parts.iter().map(row).chain(purged).map(cut).collect(),
-    }
+    let caption = format!("Parts of {}", plural(plan.data.units, plan.data.unit));
+    let head = ["part", "size", "share", "first", "last"].into_iter().take(columns);
+    Table::new(caption, head, facts.parts.iter().map(row).chain(purged).map(cut))
 }
 
 fn timeline(facts: &SplitFacts) -> String {
@@ -137,7 +135,7 @@ fn timeline(facts: &SplitFacts) -> String {
         Row { name: part.name.to_owned(), spans: span.into_iter().collect() }
     };
     Timeline {
-        words: Words { title: "Parts over time".to_owned(), description: "One row a part of the split.".to_owned() },
+        words: Words::new("Parts over time", "One row a part of the split."),
         x: if facts.has_times { Axis::time("") } else { Axis::count("") },
         rows: facts.parts.iter().enumerate().map(row).collect(),
         legend: Vec::new(),

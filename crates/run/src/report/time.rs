@@ -90,12 +90,7 @@ fn layers(metrics: &[Value]) -> String {
         std::iter::once(name.clone()).chain(cells).chain([seconds(whole), share]).collect()
     };
     let head = std::iter::once("layer").chain(WORK.map(|(_, name)| name)).chain(["total", "share"]);
-    Table {
-        caption: "Time by layer, of all threads together".to_owned(),
-        head: head.map(str::to_owned).collect(),
-        rows: sums.iter().map(row).collect(),
-    }
-    .to_html()
+    Table::new("Time by layer, of all threads together", head, sums.iter().map(row)).to_html()
 }
 
 /// The times of the whole run.
@@ -178,10 +173,7 @@ fn columns(first_epoch: usize, epochs: &[Times]) -> String {
             .collect(),
     };
     Columns {
-        words: Words {
-            title: "Time of each epoch by phase".to_owned(),
-            description: "Stacked columns, one an epoch.".to_owned(),
-        },
+        words: Words::new("Time of each epoch by phase", "Stacked columns, one an epoch."),
         x: Axis::count("epoch"),
         y: Axis::number("seconds"),
         first: first_epoch as f64 + (together - 1) as f64 / 2.0,
@@ -199,12 +191,7 @@ fn table(first_epoch: usize, epochs: &[Times], total: &Times) -> String {
         .chain(["100.0 %".to_owned(), String::new()]);
     let rows = [total.cells("all".to_owned()), shares.collect()];
     let each = epochs.iter().enumerate().map(|(k, times)| times.cells((first_epoch + k).to_string()));
-    Table {
-        caption: "Time by phase".to_owned(),
-        head: head.map(str::to_owned).collect(),
-        rows: rows.into_iter().chain(each).collect(),
-    }
-    .to_html()
+    Table::new("Time by phase", head, rows.into_iter().chain(each)).to_html()
 }
 
 #[cfg(test)]

@@ -133,14 +133,12 @@ fn look_ahead(request: &TrainRequest, config: &Config, folds: FoldPlan, host: &H
 
 fn require_same_folds(folder: &RunFolder, config: &Config) -> Result<()> {
     let before = folder.config(&[])?;
-    match SETTINGS.iter().find(|key| before.text(key) != config.text(key)) {
-        None => Ok(()),
-        Some(key) => Err(Error::usage(format!(
-            "{}={}: the run in {} began with {}; resume with its settings",
-            key.path,
-            config.text(key),
-            folder.root().display(),
-            before.text(key)
-        ))),
-    }
+    let Some(key) = SETTINGS.iter().find(|key| before.text(key) != config.text(key)) else { return Ok(()) };
+    Err(Error::usage(format!(
+        "{}={}: the run in {} began with {}; resume with its settings",
+        key.path,
+        config.text(key),
+        folder.root().display(),
+        before.text(key)
+    )))
 }

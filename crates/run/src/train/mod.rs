@@ -33,8 +33,6 @@ use session::Begin;
 pub use megabatch_trainer::{
     EpochEvent, Event, RollbackEvent, ShortageEvent, StepEvent, ValidatingEvent, ValidationEvent, Waits,
 };
-pub(crate) use memory::record;
-pub(crate) use watch::Watch;
 
 /// A run to train.
 #[derive(Clone, Debug)]

@@ -91,7 +91,7 @@ impl LossInputs<'_> {
             scales.scale(batch.targets_mut());
         }
         if let Some(weights) = self.weights {
-            weights.gather(samples, batch.weights_mut());
+            weights.gather(samples, &mut batch.weights);
         }
     }
 }

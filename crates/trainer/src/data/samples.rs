@@ -153,7 +153,7 @@ pub struct Batch {
     storage: BatchStorage,
     targets: Buffer<f32>, // [B, K]
     /// `[B]`; empty where all samples count alike.
-    weights: Vec<f32>,
+    pub(crate) weights: Vec<f32>,
     stop: Arc<AtomicBool>,
 }
 
@@ -240,11 +240,6 @@ impl Batch {
     /// Targets for writing, [B, K].
     pub fn targets_mut(&mut self) -> &mut [f32] {
         &mut self.targets.as_mut_slice()[..self.samples * self.shape.outputs]
-    }
-
-    /// Weights of the samples for writing: none yet, or one a sample.
-    pub(crate) fn weights_mut(&mut self) -> &mut Vec<f32> {
-        &mut self.weights
     }
 
     /// All windows, [B, T, F] a timeframe, and the targets [B, K] for writing at once.

@@ -12,6 +12,9 @@ pub(crate) mod selection;
 pub(crate) mod shared;
 mod standard_error;
 mod sums;
+#[cfg(any(test, feature = "conformance"))]
+#[path = "tests/whole_parts.rs"]
+mod whole_parts;
 
 pub use information::{cross_sectional_deviation, uninformed_loss};
 pub use standard_error::StandardErrors;

@@ -22,7 +22,7 @@ use crate::evaluate::baseline::Baselines;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::pass::evaluate;
 use crate::evaluate::predictions::{Computed, PredictionBackend, Predictions, States};
-use crate::evaluate::selection::{EvaluationProgress, Selection, check_shape, unwatched};
+use crate::evaluate::selection::{EvaluationProgress, Selection, check_shape};
 
 /// A trained model that predicts.
 #[derive(Debug)]
@@ -266,27 +266,16 @@ impl Predictor {
         flow.break_value().map_or(Ok(()), Err)
     }
 
-    /// The model's errors, beside those of the baselines if there are any.
+    /// The model's errors on samples that were drawn from their part
+    /// ([`Config::draw`](crate::Config::draw)), beside those of the baselines if there are any,
+    /// with standard errors if the samples are not the whole part. `progress` gets the number of
+    /// samples, or graphs, done after every batch.
     ///
     /// # Errors
     /// As [`Predictor::predict`]; [`Error::NothingLeft`] for no samples, [`Error::Setting`] for a
     /// loss out of range or of other outputs than the model's,
-    /// [`Targets`](megabatch_nn::Error::Targets) for targets that the loss has no meaning for.
-    pub fn evaluate(
-        &mut self,
-        selection: Selection<'_>,
-        loss: Loss,
-        baselines: Option<&Baselines>,
-    ) -> Result<Evaluation> {
-        evaluate(self.source(selection.samples)?, selection, loss, baselines, None, &mut unwatched)
-    }
-
-    /// The model's errors on samples that were drawn from their part
-    /// ([`Config::draw`](crate::Config::draw)), with standard errors if they are not the whole
-    /// part. `progress` gets the number of samples, or graphs, done after every batch.
-    ///
-    /// # Errors
-    /// As [`Predictor::evaluate`]; [`Error::Interrupted`] where `progress` breaks.
+    /// [`Targets`](megabatch_nn::Error::Targets) for targets that the loss has no meaning for,
+    /// [`Error::Interrupted`] where `progress` breaks.
     pub fn evaluate_drawn(
         &mut self,
         samples: &dyn Samples,

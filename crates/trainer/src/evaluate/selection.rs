@@ -46,11 +46,6 @@ impl<'p, 'f> SharedProgress<'p, 'f> {
     }
 }
 
-/// Progress that is ignored.
-pub(crate) fn unwatched(_done: usize) -> ControlFlow<()> {
-    ControlFlow::Continue(())
-}
-
 /// Refuses samples that the model was not built for.
 pub(crate) fn check_shape(model: &Model, samples: &dyn Samples) -> Result<()> {
     if samples.shape() == model.shape() {

@@ -66,7 +66,7 @@ impl Backend {
     pub(super) fn gpu(&self) -> Option<&Device> {
         match self {
             Backend::Cpu(_) => None,
-            Backend::Cuda(cuda) => Some(cuda.gpu()),
+            Backend::Cuda(cuda) => Some(&cuda.gpu),
         }
     }
 
@@ -82,14 +82,14 @@ impl Backend {
     pub(super) fn accelerator(&self) -> Option<&Accelerator> {
         match self {
             Backend::Cpu(_) => None,
-            Backend::Cuda(cuda) => cuda.accelerator(),
+            Backend::Cuda(cuda) => cuda.accelerator.as_ref(),
         }
     }
 
     pub(super) fn accelerator_mut(&mut self) -> Option<&mut Accelerator> {
         match self {
             Backend::Cpu(_) => None,
-            Backend::Cuda(cuda) => cuda.accelerator_mut(),
+            Backend::Cuda(cuda) => cuda.accelerator.as_mut(),
         }
     }
 
@@ -146,8 +146,7 @@ impl Backend {
 
     /// Gives back the chunk of windows that is on the GPU, if there is one.
     pub(super) fn release_chunk(&mut self) {
-        let chunk = self.accelerator_mut().and_then(|accelerator| accelerator.exchange_chunk(None));
-        drop(chunk);
+        drop(self.accelerator_mut().and_then(|accelerator| accelerator.exchange_chunk(None)));
     }
 
     /// Places at which the batches of a step may end.

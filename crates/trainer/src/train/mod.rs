@@ -31,7 +31,7 @@ use crate::config::divergence::DivergenceState;
 use crate::config::early_stopping::EarlyStoppingState;
 use crate::data::carried_rows::HELD_SAMPLES;
 use crate::data::device_chunks::DeviceChunks;
-use crate::data::evenly_spaced::{Choice, DrawnSamples};
+use crate::data::evenly_spaced::DrawnSamples;
 use crate::data::kept_windows::{KeptWindows, can_keep_graphs, can_keep_windows, windows_in_chunk};
 use crate::data::prefetch::{BatchFeed, Source, with_batches, with_chunks};
 use crate::data::sample_ranges::SampleRanges;
@@ -44,7 +44,7 @@ use crate::evaluate::baseline::Baselines;
 use crate::evaluate::evaluation::Evaluation;
 use crate::evaluate::pass::evaluate;
 use crate::evaluate::predictions::{PredictionBackend, Predictions, States};
-use crate::evaluate::selection::{EvaluationProgress, Selection, check_shape, graphs_of, unwatched};
+use crate::evaluate::selection::{EvaluationProgress, Selection, check_shape, graphs_of};
 use crate::plan::largest::largest_batch;
 use crate::train::checkpoint::{Best, Checkpoints};
 use crate::train::events::{Event, Observer, ShortageEvent};
@@ -153,8 +153,8 @@ impl Trainer {
     }
 
     /// A trainer whose steps are computed on `gpu`. Weights, optimizer and batches are in the
-    /// memory of `host` besides, where [`Trainer::evaluate`] computes and checkpoints are written:
-    /// they are those of a run on the CPU, and each goes on from the other's. The weights
+    /// memory of `host` besides, where [`Trainer::evaluate_drawn`] computes and checkpoints are
+    /// written: they are those of a run on the CPU, and each goes on from the other's. The weights
     /// that come of it are another rounding of the same run.
     ///
     /// # Errors
@@ -501,21 +501,12 @@ impl Trainer {
         notes.into_iter().try_for_each(|text| observer(Event::Note { step, text }))
     }
 
-    /// The errors of the weights as they are now.
-    ///
-    /// # Errors
-    /// As [`Predictor::evaluate`](crate::Predictor::evaluate).
-    pub fn evaluate(&mut self, selection: Selection<'_>, baselines: Option<&Baselines>) -> Result<Evaluation> {
-        self.evaluate_on(selection, baselines, States::Segments, None, &mut unwatched)
-    }
-
     /// The errors of the weights as they are now on samples, or graphs, that were drawn from their
     /// part ([`Config::draw`]), with standard errors where they are some of them. `progress` hears
     /// after every batch how many are done.
     ///
     /// # Errors
-    /// As [`Predictor::evaluate`](crate::Predictor::evaluate); [`Error::Interrupted`] where
-    /// `progress` breaks.
+    /// As [`Predictor::evaluate_drawn`](crate::Predictor::evaluate_drawn).
     pub fn evaluate_drawn(
         &mut self,
         samples: &dyn Samples,
@@ -523,24 +514,14 @@ impl Trainer {
         baselines: Option<&Baselines>,
         progress: &mut EvaluationProgress<'_>,
     ) -> Result<Evaluation> {
-        let states = if drawn.is_estimate() { States::Stretches } else { States::Segments };
-        let selection = Selection { samples, indices: &drawn.samples };
-        self.evaluate_on(selection, baselines, states, drawn.choice, progress)
-    }
-
-    fn evaluate_on(
-        &mut self,
-        selection: Selection<'_>,
-        baselines: Option<&Baselines>,
-        states: States,
-        choice: Option<Choice>,
-        progress: &mut EvaluationProgress<'_>,
-    ) -> Result<Evaluation> {
         self.sync_to_host()?;
-        let loss = self.config.loss;
-        let states = if self.config.streams() { states } else { States::Windows };
-        let predictions = self.predictions(|backend| PredictionBackend::Cpu(backend.engine()));
-        evaluate(Predictions { states, ..predictions }, selection, loss, baselines, choice, progress)
+        let (loss, streams) = (self.config.loss, self.config.streams());
+        let mut predictions = self.predictions(|backend| PredictionBackend::Cpu(backend.engine()));
+        if streams && drawn.is_estimate() {
+            predictions.states = States::Stretches;
+        }
+        let selection = Selection { samples, indices: &drawn.samples };
+        evaluate(predictions, selection, loss, baselines, drawn.choice, progress)
     }
 
     /// Initial states for the samples `indices` of `part`.

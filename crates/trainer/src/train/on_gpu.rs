@@ -38,10 +38,10 @@ use crate::train::oom_fallback::MemoryLimits;
 /// Memory of steps on a GPU.
 #[derive(Debug)]
 pub(super) struct CudaBackend {
-    gpu: Device,
+    pub(super) gpu: Device,
     /// Weights, gradients and batches on the GPU; `None` once they were given back in a shortage
     /// and could not be taken anew.
-    accelerator: Option<Accelerator>,
+    pub(super) accelerator: Option<Accelerator>,
     /// Limits of the memory of steps.
     limits: MemoryLimits,
     timer: GpuTimer,
@@ -88,18 +88,6 @@ impl CudaBackend {
         let mut backend = CudaBackend { gpu, accelerator: None, limits, timer, tuning_folder: None, engine };
         backend.ensure_accelerator(model, config)?;
         Ok(backend)
-    }
-
-    pub(super) fn gpu(&self) -> &Device {
-        &self.gpu
-    }
-
-    pub(super) fn accelerator(&self) -> Option<&Accelerator> {
-        self.accelerator.as_ref()
-    }
-
-    pub(super) fn accelerator_mut(&mut self) -> Option<&mut Accelerator> {
-        self.accelerator.as_mut()
     }
 
     /// The memory of steps, which is taken where there is none. It is timed, and keeps its tuning,

@@ -86,11 +86,7 @@ impl Trainer {
 
     /// Refuses to save weights that nothing could go on from.
     pub(super) fn check_weights(&self) -> Result<()> {
-        match self.parameters.first_non_finite() {
-            None => Ok(()),
-            Some((name, index)) => {
-                Err(Error::NotFinite { step: self.step + 1, loss: f64::NAN, tensor: name.to_owned(), index })
-            }
-        }
+        let Some((name, index)) = self.parameters.first_non_finite() else { return Ok(()) };
+        Err(Error::NotFinite { step: self.step + 1, loss: f64::NAN, tensor: name.to_owned(), index })
     }
 }

@@ -40,12 +40,8 @@ impl Trainer {
     /// Form of the samples of `run`, which all ranks know of each other.
     fn sample_form(&self, run: &Run<'_>) -> SampleForm {
         let form = SampleForm::new(run.samples);
-        match &self.process_group {
-            None => form,
-            Some(ProcessGroup { has_chunks, any_rank_releases, .. }) => {
-                SampleForm { has_chunks: *has_chunks, any_rank_releases: *any_rank_releases, ..form }
-            }
-        }
+        let Some(ProcessGroup { has_chunks, any_rank_releases, .. }) = &self.process_group else { return form };
+        SampleForm { has_chunks: *has_chunks, any_rank_releases: *any_rank_releases, ..form }
     }
 
     /// Tells what was cut before there was anybody to tell.

@@ -532,12 +532,10 @@ fn segment_indices(
     // As timeframes are made one after the other of all instruments.
     let first_bad =
         counted.iter().enumerate().filter_map(|(place, found)| Some((found.as_ref().err()?.timeframe, place)));
-    match first_bad.min() {
-        None => Ok(counted.into_iter().filter_map(Result::ok).collect()),
-        Some((_, place)) => match counted.into_iter().nth(place) {
-            Some(Err(bad)) => Err(bad.error),
-            _ => unreachable!("the instrument has a bad bin"),
-        },
+    let Some((_, place)) = first_bad.min() else { return Ok(counted.into_iter().filter_map(Result::ok).collect()) };
+    match counted.into_iter().nth(place) {
+        Some(Err(bad)) => Err(bad.error),
+        _ => unreachable!("the instrument has a bad bin"),
     }
 }
 

@@ -43,6 +43,12 @@ pub(crate) struct Words {
     pub(crate) description: String,
 }
 
+impl Words {
+    pub(crate) fn new(title: impl Into<String>, description: impl Into<String>) -> Self {
+        Words { title: title.into(), description: description.into() }
+    }
+}
+
 /// The two axes and the values at their ends.
 pub(crate) struct Axes<'a> {
     pub(crate) x: (&'a Axis, (f64, f64)),

@@ -130,6 +130,10 @@ impl Mark {
 }
 
 impl Series {
+    pub(crate) fn new(name: impl Into<String>, mark: Mark, color: usize, points: Vec<(f64, f64)>) -> Self {
+        Series { name: name.into(), mark, color, points }
+    }
+
     fn draw(&self, canvas: &Canvas) -> String {
         let class = format!("{} c{}", self.mark.class(), self.color);
         let dots =

@@ -47,8 +47,7 @@ impl Network {
         let row = |&(from, to, weight): &(usize, usize, f32)| {
             vec![self.names[from].clone(), self.names[to].clone(), significant(weight.into(), 3)]
         };
-        let head = ["from", "to", "weight"].map(str::to_owned).to_vec();
-        Table { caption, head, rows: edges.iter().take(EDGES_MAX).map(row).collect() }
+        Table::new(caption, ["from", "to", "weight"], edges.iter().take(EDGES_MAX).map(row))
     }
 
     fn draw(&self) -> String {

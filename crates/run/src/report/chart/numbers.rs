@@ -40,11 +40,7 @@ pub(super) fn table(title: &str, x: &Axis, columns: &[Column<'_>]) -> Option<Tab
         let value = |column: &Column<'_>| column.at(x_at).map_or_else(|| "-".to_owned(), |y| significant(y, 4));
         std::iter::once(x.text(x_at)).chain(columns.iter().map(value)).collect()
     };
-    Some(Table {
-        caption: title.to_owned(),
-        head: head.collect(),
-        rows: spread(&positions).into_iter().map(row).collect(),
-    })
+    Some(Table::new(title, head, spread(&positions).into_iter().map(row)))
 }
 
 impl Column<'_> {

@@ -28,11 +28,10 @@ pub(super) fn history(snapshot: &Snapshot) -> Areas {
     };
     let second = |level: &&MemoryLevel| level.time_us.saturating_sub(timeline.start_us) as f64 / 1e6;
     Areas {
-        words: Words {
-            title: "Allocated over time".to_owned(),
-            description: "Megabytes by owner, stacked, and reserved; of each stretch of time its highest moment."
-                .to_owned(),
-        },
+        words: Words::new(
+            "Allocated over time",
+            "Megabytes by owner, stacked, and reserved; of each stretch of time its highest moment.",
+        ),
         x: Axis::number("seconds"),
         y: Axis::number("MB").with_zero(),
         xs: levels.iter().map(second).collect(),

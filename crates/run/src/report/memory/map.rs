@@ -26,10 +26,10 @@ pub(super) fn map(snapshot: &Snapshot) -> (Timeline, Option<String>) {
         format!("Not drawn: {}, the smallest, with {} together.", plural(left_out.0, "segment"), bytes(left_out.1))
     });
     let chart = Timeline {
-        words: Words {
-            title: "Memory map, MB along each row".to_owned(),
-            description: "Mapped memory by address, each block in the colour of its owner.".to_owned(),
-        },
+        words: Words::new(
+            "Memory map, MB along each row",
+            "Mapped memory by address, each block in the colour of its owner.",
+        ),
         x: Axis::number("MB"),
         rows,
         legend: legend(snapshot, &palette),

@@ -100,10 +100,10 @@ pub(crate) fn section(plan: &MemoryPlan, memory: &MemoryFacts, metrics: &[Value]
     let ends = allocated.first().zip(allocated.last()).map(|(first, last)| [first.0, last.0]);
     let planned = ends.into_iter().flatten().map(|x| (x, plan.total_bytes as f64 / 1e6)).collect();
     let chart = Chart {
-        words: Words {
-            title: "Allocated by step".to_owned(),
-            description: "Megabytes allocated on the device after every step, below the plan's peak.".to_owned(),
-        },
+        words: Words::new(
+            "Allocated by step",
+            "Megabytes allocated on the device after every step, below the plan's peak.",
+        ),
         size: Size::Wide,
         x: Axis::count("optimizer step"),
         y: Axis::number("MB").with_zero(),
@@ -158,12 +158,8 @@ fn leaks(metrics: &[Value]) -> String {
         size(&leak["growth_bytes"]),
         leak["step"]
     );
-    let table = Table {
-        caption: "What grew".to_owned(),
-        head: ["", "growth", "epochs", "an epoch"].map(str::to_owned).to_vec(),
-        rows: leak["owners"].as_array().into_iter().flatten().map(row).collect(),
-    };
-    paragraph(&warning) + &table.to_html()
+    let rows = leak["owners"].as_array().into_iter().flatten().map(row);
+    paragraph(&warning) + &Table::new("What grew", ["", "growth", "epochs", "an epoch"], rows).to_html()
 }
 
 fn table(plan: &MemoryPlan, peaks: &Peaks) -> Table {
@@ -182,11 +178,8 @@ fn table(plan: &MemoryPlan, peaks: &Peaks) -> Table {
     };
     let total = vec!["total".to_owned(), bytes(plan.total_bytes), bytes(peaks.total)];
     let available = vec!["available before the run".to_owned(), bytes(plan.available_bytes), String::new()];
-    Table {
-        caption: "Peak memory by purpose".to_owned(),
-        head: ["", "planned", "allocated"].map(str::to_owned).to_vec(),
-        rows: PARTS.iter().zip(planned).map(row).chain([total, available]).collect(),
-    }
+    let rows = PARTS.iter().zip(planned).map(row).chain([total, available]);
+    Table::new("Peak memory by purpose", ["", "planned", "allocated"], rows)
 }
 
 #[cfg(test)]
