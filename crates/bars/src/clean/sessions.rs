@@ -113,15 +113,15 @@ impl SessionDays {
 /// Bars whose days pass a test.
 struct DayCounts {
     bars: u64,
-    /// Those whose day does by [`SessionDays::SameDay`].
+    /// Bars whose day does by [`SessionDays::SameDay`].
     same: u64,
-    /// Those whose day does by [`SessionDays::NextDay`].
+    /// Bars whose day does by [`SessionDays::NextDay`].
     next: u64,
     /// True if all times are before noon.
     are_before_noon: bool,
-    /// Those at midnight in UTC.
+    /// Bars at midnight in UTC.
     at_midnight: u64,
-    /// Those an hour before.
+    /// Bars an hour before midnight.
     at_last_hour: u64,
 }
 

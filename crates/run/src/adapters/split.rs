@@ -85,8 +85,8 @@ fn explain_duration(error: trainer::Error, source: &Source, config: &Config) -> 
     ))
 }
 
-/// Splits what was taken at `times`, samples or groups of them, whose spans `grouped` makes of those
-/// of the samples.
+/// Splits what was taken at `times`, samples or groups of them, whose spans `grouped` makes of
+/// those of the samples.
 fn split_in_memory(
     source: &Source,
     config: &Config,

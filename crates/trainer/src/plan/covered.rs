@@ -77,7 +77,7 @@ impl MostCovered {
 /// The most of the windows of any `len` consecutive graphs, graph by graph.
 pub(super) struct MostCoveredByGraphs {
     steps: usize,
-    len: usize,
+    pub(super) len: usize,
     /// Ends of the windows of the last graphs.
     graphs: VecDeque<Vec<i64>>,
     /// Number of these windows by their end.

@@ -263,8 +263,8 @@ impl GraphBatchSizes {
     /// Most graphs that a plan looks up batch by batch.
     const LOOKED_UP_MAX: u64 = 1 << 20;
 
-    /// The sizes of the largest batch of `share` in training on the graphs `train`, step by step; of
-    /// a long run, those of the largest graphs together.
+    /// The sizes of the largest batch of `share` in training on the graphs `train`, step by step;
+    /// of a long run, those of the largest graphs together.
     fn in_training(config: &Config, graphs: &dyn Graphs, train: &SampleRanges, share: &RankShare) -> Self {
         let rank = share.rank.unwrap_or_default();
         let few = |schedule: &Schedule| {
