@@ -289,12 +289,21 @@ fn read_sources(
         warnings.extend(spread::in_units_of_the_price(source)?);
     }
     let days = RowDays::told_by(base, || sources.iter().flat_map(|source| source.rows.stamps()));
+    let days = match base {
+        Timeframe::W1 => {
+            let files: Vec<Vec<RowTime>> = sources.iter().map(|source| source.rows.stamps().collect()).collect();
+            days.with_live_weeks(&files)
+        }
+        _ => vec![days; sources.len()],
+    };
     let beside_shorter = options.has_shorter(base);
-    let live_week = days.live_week().filter(|_| !beside_shorter);
-    warnings.extend(live_week.and_then(|live| live_week_warning(live, &sources)));
+    if !beside_shorter {
+        let live = sources.iter().zip(&days).filter_map(|(source, days)| Some((source, days.live_week()?)));
+        warnings.extend(live.filter_map(|(source, live)| live_week_warning(source, live)));
+    }
     let mut early_ns = 0;
     let mut pieces = Vec::with_capacity(sources.len());
-    for (source, choice) in sources.into_iter().zip(&zones) {
+    for ((source, choice), &days) in sources.into_iter().zip(&zones).zip(&days) {
         let (zone, repeats) = (&choice.zone, options.repeats);
         let clock = RowClock { zone, base, stamp_delay_ns, repeats, days, beside_shorter };
         if base == Timeframe::D1 {
@@ -318,10 +327,9 @@ fn read_sources(
 }
 
 /// A warning of the row of a week that has not ended, which is that of its Monday.
-fn live_week_warning(live: LiveWeek, sources: &[BarFile]) -> Option<String> {
-    let line_in = |source: &BarFile| source.rows.iter().find(|row| row.stamp == live.stamp).map(|row| row.line);
-    let (path, line) = sources.iter().find_map(|source| Some((source.path.display(), line_in(source)?)))?;
-    Some(format!("{path}: line {line} is {}", live.remark()))
+fn live_week_warning(source: &BarFile, live: LiveWeek) -> Option<String> {
+    let row = source.rows.iter().find(|row| row.stamp == live.stamp)?;
+    Some(format!("{}: line {} is {}", source.path.display(), row.line, live.remark()))
 }
 
 /// The error of a row with the time of another one, with a column that may tell them apart.

@@ -15,7 +15,7 @@
 //! 2024-03-04                   week of 4 March
 //! 2024-03-04 00:00 -05:00      the same
 //! 2024-03-03 23:00 +00:00      the same: Berlin's midnight
-//! 2024-03-06                   the same, as the last row, where all others are of Mondays before
+//! 2024-03-06                   the same, as a file's last row, where all before are of Mondays
 //! ```
 //!
 //! Dates may stand beside times in UTC, such as those of appended files. Each of both tells its
@@ -153,7 +153,7 @@ pub(crate) struct RowDays {
     wall: SessionDays,
     /// The way of times in UTC. With `None`, each tells its own.
     utc: Option<SessionDays>,
-    /// The last row of weeks, where it is stamped within its week.
+    /// The last row of a file of weeks, where it is stamped within its week.
     live_week: Option<LiveWeek>,
 }
 
@@ -183,21 +183,11 @@ impl RowDays {
 
     /// The way that bars of `base` show by their stamps. If some are on a wall clock and others in
     /// UTC, each of both shows its own, except where one shows a market of seven days. Those that
-    /// leave it open follow the others: days in UTC as they do where bars are followed. The last
-    /// row of weeks may be stamped within its week.
+    /// leave it open follow the others: days in UTC as they do where bars are followed.
     pub(crate) fn told_by<I: Iterator<Item = RowTime>>(base: Timeframe, stamps: impl Fn() -> I) -> Self {
-        match base {
-            Timeframe::D1 => RowDays::shown_by(base, &stamps),
-            Timeframe::W1 => {
-                let days = RowDays::shown_by(base, &stamps);
-                RowDays { live_week: days.find_live_week(stamps()), ..days }
-            }
-            _ => RowDays::all(SessionDays::AsStamped),
+        if !matches!(base, Timeframe::D1 | Timeframe::W1) {
+            return RowDays::all(SessionDays::AsStamped);
         }
-    }
-
-    /// The way that days or weeks show.
-    fn shown_by<I: Iterator<Item = RowTime>>(base: Timeframe, stamps: &impl Fn() -> I) -> Self {
         let shown_by = |is_wanted: fn(&RowTime) -> bool| {
             let opens = stamps().filter(is_wanted).map(RowTime::ns);
             if base == Timeframe::W1 { SessionDays::shown_by_weeks(opens) } else { SessionDays::shown_by(opens) }
@@ -214,19 +204,33 @@ impl RowDays {
         }
     }
 
-    /// The last of the rows of weeks, if it is within its week, and all others, three or more, are
-    /// of Mondays before that week.
-    fn find_live_week(self, stamps: impl Iterator<Item = RowTime>) -> Option<LiveWeek> {
-        let opens: Vec<(i64, RowTime)> = stamps.filter_map(|stamp| Some((self.open_time(stamp, 0)?, stamp))).collect();
-        let &(day, stamp) = opens.iter().max_by_key(|(open, _)| *open)?;
-        let start = Timeframe::W1.bin(day).start;
-        let others = || opens.iter().filter(move |(_, other)| *other != stamp);
-        let is_monday_before = |&(open, _): &(i64, RowTime)| open < start && Timeframe::W1.bin(open).start == open;
-        let is_live = start < day && others().count() >= MONDAYS_MIN && others().all(is_monday_before);
-        is_live.then_some(LiveWeek { stamp, day, start })
+    /// The days of each of several files of weeks, by the stamps of their rows. The last row of a
+    /// file may be stamped within its week, of which it has no other: where all rows before that
+    /// row, three or more before its week, are of Mondays. Last rows of other files may be such
+    /// rows, too, so that files that are added change none.
+    pub(crate) fn with_live_weeks(self, files: &[Vec<RowTime>]) -> Vec<Self> {
+        let mut others: Vec<i64> = Vec::new();
+        let mut last_rows: Vec<Option<LiveWeek>> = Vec::with_capacity(files.len());
+        for stamps in files {
+            let placed = |&stamp: &RowTime| Some((self.open_time(stamp, 0)?, stamp));
+            let opens: Vec<(i64, RowTime)> = stamps.iter().filter_map(placed).collect();
+            let last = opens.iter().max_by_key(|(open, _)| *open);
+            let live = last.map(|&(day, stamp)| LiveWeek { stamp, day, start: Timeframe::W1.bin(day).start });
+            let live = live.filter(|live| live.start < live.day);
+            let is_other = |(_, stamp): &&(i64, RowTime)| live.is_none_or(|live| live.stamp != *stamp);
+            let own: Vec<i64> = opens.iter().filter(is_other).map(|(open, _)| *open).collect();
+            last_rows.push(live.filter(|live| own.iter().all(|open| *open < live.start)));
+            others.extend(own);
+        }
+        let is_live = |live: &LiveWeek| {
+            let mut before = others.iter().filter(|open| **open < live.day);
+            let mondays = others.iter().filter(|open| **open < live.start).count();
+            mondays >= MONDAYS_MIN && before.all(|open| Timeframe::W1.bin(*open).start == *open)
+        };
+        last_rows.into_iter().map(|live| RowDays { live_week: live.filter(is_live), ..self }).collect()
     }
 
-    /// The last row of weeks, where it is stamped within its week.
+    /// The last row of a file of weeks, where it is stamped within its week.
     pub(crate) fn live_week(self) -> Option<LiveWeek> {
         self.live_week
     }
@@ -350,25 +354,6 @@ mod tests {
         };
         let days = RowDays::told_by(Timeframe::W1, || weeks(RowTime::Wall, 0).chain(weeks(RowTime::Utc, -1).take(4)));
         assert_eq!(days.open_time(RowTime::Utc(4 * DAY_NS - HOUR_NS), 0), Some(4 * DAY_NS));
-        // The last row of weeks may be within its week. Week 60 begins on day 424.
-        for (last, others, expected) in [
-            (RowTime::Wall(426 * DAY_NS), 60, Some(424)),
-            (RowTime::Wall(426 * DAY_NS + 15 * HOUR_NS), 60, Some(424)),
-            (RowTime::Utc(426 * DAY_NS), 60, Some(424)),
-            (RowTime::Wall(426 * DAY_NS), 2, None),
-            (RowTime::Wall(424 * DAY_NS), 60, None),
-            // A row of that week is there.
-            (RowTime::Wall(419 * DAY_NS), 60, None),
-            (RowTime::Wall(5 * DAY_NS), 60, None),
-        ] {
-            let days = RowDays::told_by(Timeframe::W1, || weeks(RowTime::Wall, 0).take(others).chain([last]));
-            assert_eq!(days.live_week().map(|live| live.start / DAY_NS), expected, "{last:?} {others}");
-            let opens = expected.unwrap_or(last.ns().div_euclid(DAY_NS)) * DAY_NS;
-            assert_eq!(days.open_time(last, 0), Some(opens), "{last:?} {others}");
-        }
-        let fridays =
-            || (0..60).map(|week| RowTime::Wall((8 + 7 * week) * DAY_NS)).chain([RowTime::Wall(430 * DAY_NS)]);
-        assert_eq!(RowDays::told_by(Timeframe::W1, fridays).live_week(), None);
         // A market of seven days has days that begin at their times.
         let coin = || (0..60).map(|day| RowTime::Wall(day * DAY_NS));
         let later = || (0..5).map(move |k| RowTime::Utc(weekday(k) * DAY_NS + 5 * HOUR_NS));
@@ -376,5 +361,44 @@ mod tests {
         assert_eq!(days, RowDays::all(SessionDays::AsStamped));
         assert_eq!(RowDays::told_by(Timeframe::D1, later), RowDays::all(SessionDays::SameDay));
         assert_eq!(RowDays::told_by(Timeframe::H4, later), RowDays::all(SessionDays::AsStamped));
+    }
+
+    #[test]
+    fn the_last_row_of_a_file_of_weeks_may_be_within_its_week() {
+        let by_file = |files: &[Vec<RowTime>]| {
+            RowDays::told_by(Timeframe::W1, || files.iter().flatten().copied()).with_live_weeks(files)
+        };
+        // Week 0 begins on day 4, and week 60 on day 424.
+        let weeks = |count: i64| (0..count).map(|week| RowTime::Wall((4 + 7 * week) * DAY_NS));
+        let with_last = |count: i64, last: RowTime| -> Vec<RowTime> { weeks(count).chain([last]).collect() };
+        let live_start = |days: RowDays| days.live_week().map(|live| live.start / DAY_NS);
+        // Another file has those weeks and later ones, and ends within a week, too.
+        let later = with_last(70, RowTime::Wall(497 * DAY_NS));
+        for (last, expected) in [
+            (RowTime::Wall(426 * DAY_NS), Some(424)),
+            (RowTime::Wall(426 * DAY_NS + 15 * HOUR_NS), Some(424)),
+            (RowTime::Utc(426 * DAY_NS), Some(424)),
+            (RowTime::Wall(424 * DAY_NS), None),
+            // A row of that week is there.
+            (RowTime::Wall(419 * DAY_NS), None),
+            (RowTime::Wall(5 * DAY_NS), None),
+        ] {
+            let opens = expected.unwrap_or(last.ns().div_euclid(DAY_NS)) * DAY_NS;
+            let own = with_last(60, last);
+            let alone = by_file(std::slice::from_ref(&own))[0];
+            for days in [alone, by_file(&[own, later.clone()])[0]] {
+                assert_eq!(live_start(days), expected, "{last:?}");
+                assert_eq!(days.open_time(last, 0), Some(opens), "{last:?}");
+            }
+        }
+        let own = with_last(60, RowTime::Wall(426 * DAY_NS));
+        assert_eq!(live_start(by_file(&[own, later])[1]), Some(494));
+        // A row of its own file is alone, and two weeks show no Mondays.
+        let (day, mondays) = (RowTime::Wall(426 * DAY_NS), weeks(3).collect());
+        assert_eq!(live_start(by_file(&[mondays, vec![day]])[1]), Some(424));
+        assert_eq!(live_start(by_file(&[with_last(2, day)])[0]), None);
+        let fridays = (0..60).map(|week| RowTime::Wall((8 + 7 * week) * DAY_NS));
+        let fridays: Vec<RowTime> = fridays.chain([RowTime::Wall(430 * DAY_NS)]).collect();
+        assert_eq!(live_start(by_file(&[fridays])[0]), None);
     }
 }

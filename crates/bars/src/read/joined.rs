@@ -41,7 +41,8 @@ pub(super) struct RowLines<'a> {
     pub(super) midnights: FileMidnights,
     pub(super) base: Timeframe,
     pub(super) stamp_delay_ns: i64,
-    pub(super) days: RowDays,
+    /// Days of the rows of each file.
+    pub(super) days: Vec<RowDays>,
     pub(super) options: &'a ReadOptions,
     pub(super) symbols: &'a SymbolRows,
     pub(super) place: &'a ReadPlace<'a>,
@@ -56,8 +57,8 @@ impl RowLines<'_> {
             midnights.settle(&mut source, self.options.zone_or_fallback())?;
         }
         spread::in_units_of_the_price(&mut source)?;
-        let (zone, repeats) = (&self.zones[file], self.options.repeats);
-        let RowLines { base, stamp_delay_ns, days, .. } = *self;
+        let (zone, days, repeats) = (&self.zones[file], self.days[file], self.options.repeats);
+        let RowLines { base, stamp_delay_ns, .. } = *self;
         let beside_shorter = self.options.has_shorter(base);
         let clock = RowClock { zone, base, stamp_delay_ns, repeats, days, beside_shorter };
         let mut line = 0;

@@ -585,8 +585,14 @@ fn the_row_of_a_week_that_has_not_ended_is_that_of_its_monday() {
     let day = rows(0..0, Some(7 * 23 + 3));
     let expected = read_weeks(&[("a.csv", &rows(0..24, None))]).bars;
     assert_eq!(read_weeks(&[("a.csv", &rows(0..23, None)), ("b.csv", &day)]).bars, expected);
-    // A row of its Monday is there, too.
-    let twice = read_weeks(&[("a.csv", &live), ("b.csv", &rows(20..21, None))]);
+    // Later files have that week, and there were two of it.
+    for (later, weeks) in [(rows(20..21, None), 21), (rows(0..23, Some(7 * 23 + 2)), 24), (rows(21..24, None), 24)] {
+        let joined = read_weeks(&[("a.csv", &live), ("b.csv", &later)]);
+        assert_eq!(joined.bars, read_weeks(&[("a.csv", &rows(0..weeks, None))]).bars);
+        assert!(joined.summary.warnings.iter().any(|warning| warning.ends_with(told)));
+    }
+    // The file has a row of its Monday, too.
+    let twice = read_weeks(&[("a.csv", &rows(0..21, Some(142)))]);
     let opens: Vec<i64> = twice.bars.open_time.iter().rev().take(2).map(|time| (time - MONDAY_NS) / DAY_NS).collect();
     assert_eq!(opens, [142, 140]);
     assert!(twice.summary.warnings.iter().all(|warning| !warning.contains("rows are of Mondays")));
