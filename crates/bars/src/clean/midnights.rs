@@ -102,10 +102,13 @@ impl Midnights {
         Some(if self.are_utc { RowTime::Utc(start) } else { RowTime::Wall(start) })
     }
 
-    /// The same of a row. Beside dates, the offset that it states tells its own.
+    /// The same of a row. Beside dates, the offset that it states tells its own. Those of a row in
+    /// UTC are in UTC, too, where no zone is known.
     pub(crate) fn before_row(&self, row: &BarRow, zone: Option<&Zone>) -> Option<RowTime> {
         let [_, commonest, _] = self.times_of_day;
         let are_dates = !self.are_utc && commonest == 0;
+        let utc = Zone::utc();
+        let zone = zone.or((are_dates && row.east_ns == 0).then_some(&utc));
         row.stated_day().filter(|_| are_dates).or_else(|| self.before(row.stamp, zone))
     }
 
@@ -305,5 +308,12 @@ mod tests {
         let stated = |stamp: RowTime| BarRow { east_ns: -5 * HOUR_NS, ..BarRow::flat(stamp, 1.0, 1) };
         assert_eq!(own.before_row(&stated(evening), None), Some(RowTime::Wall(21 * DAY_NS)));
         assert_eq!(own.before_row(&stated(RowTime::Utc(21 * DAY_NS + 5 * HOUR_NS)), None), None);
+        // 20:30 in UTC and the midnight of Tokyo, and that of Nepal, which states its offset.
+        let in_utc = |stamp: RowTime| BarRow::flat(stamp, 1.0, 1);
+        assert_eq!(own.before_row(&in_utc(live), None), Some(RowTime::Wall(21 * DAY_NS)));
+        assert_eq!(own.before_row(&in_utc(tokyo), None), None);
+        let east_ns = 5 * HOUR_NS + 45 * MINUTE_NS;
+        let nepal = BarRow { east_ns, ..in_utc(RowTime::Utc(21 * DAY_NS - east_ns)) };
+        assert_eq!(own.before_row(&nepal, None), None);
     }
 }

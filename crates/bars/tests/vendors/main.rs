@@ -476,13 +476,13 @@ fn a_day_that_carries_a_time_of_day_is_that_of_its_date() {
 #[test]
 fn a_row_that_states_its_offset_is_of_its_date_beside_dates() {
     let plain = recording_of(&share(&|_, day| date(day))).bars;
-    for count in [1, 4, 5] {
+    for (count, time) in [(1, "16:00:00-04:00"), (4, "16:00:00-04:00"), (5, "16:00:00-04:00"), (1, "19:47:00+00:00")] {
         let stamp = |k: usize, day: usize| match k < 60 - count {
             true => date(day),
-            false => format!("{} 16:00:00-04:00", date(day)),
+            false => format!("{} {time}", date(day)),
         };
         let Recording { bars, summary, .. } = recording_of(&share(&stamp));
-        assert_eq!(bars, plain, "{count}");
+        assert_eq!(bars, plain, "{count} {time}");
         let is_told = |warning: &String| warning.contains("nearly all other rows are midnights");
         assert!(summary.warnings.iter().any(is_told), "{:?}", summary.warnings);
     }
