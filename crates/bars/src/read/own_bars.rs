@@ -187,7 +187,10 @@ impl Placing<'_> {
                 "close as the {base} bars do {late} later, and would bring later prices into samples"
             )));
         }
-        if self.may_be_later && self.closes.own.len() < CLOSES_MIN && self.account.same < self.account.used() {
+        // A bar that begins before the base bars is not compared.
+        let OwnBars { same, different, partial, .. } = &*self.account;
+        let may_differ = different.count > 0 || (*same == 0 && *partial > 0);
+        if self.may_be_later && self.closes.own.len() < CLOSES_MIN && may_differ {
             let (base, closes) = (self.account.base, counted(self.closes.own.len() as u64, "close", "closes"));
             return Err(self.fault(format!(
                 "end after those that {base} bars make, by their times, and {closes} of them cannot show whether they have later prices: give {CLOSES_MIN} or more, or leave own bars out"
@@ -385,8 +388,11 @@ mod tests {
         let early_ns = 4 * HOUR_NS;
         let error = placed_early("EURUSD", &hours, &own, early_ns).map(|_| ()).unwrap_err().to_string();
         assert!(error.starts_with("EURUSD: its own D1 bars end after those that H1 bars make, by their"), "{error}");
-        for (symbol, own, same) in [("EURUSD", &days, 5), ("AAPL", &own, 3)] {
-            let (_, account) = placed_early(symbol, &hours, own, early_ns).unwrap();
+        let later = &hours[5..];
+        for (symbol, hours, own, same) in
+            [("EURUSD", &hours[..], &days, 5), ("EURUSD", later, &days, 4), ("AAPL", &hours[..], &own, 3)]
+        {
+            let (_, account) = placed_early(symbol, hours, own, early_ns).unwrap();
             assert_eq!(account.same, same, "{symbol}");
         }
     }
