@@ -306,13 +306,16 @@ impl RunFolder {
         })
     }
 
-    /// The device in the line of the last checkpoint of up to `step_max` steps.
+    /// The device in the line of the last checkpoint of up to `step_max` steps. Few of the lines,
+    /// which are those of all steps, are parsed.
     fn checkpoint_device(&self, step_max: u64) -> Option<String> {
-        let metrics = self.metrics().ok()?;
-        let is_asked = |metric: &&Value| {
+        let text = fs::read_to_string(self.metrics_file()).ok()?;
+        let lines = text.lines().rev().filter(|line| line.contains(CHECKPOINT));
+        let mut metrics = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let last = metrics.find(|metric| {
             metric["event"] == CHECKPOINT && metric["step"].as_u64().is_some_and(|step| step <= step_max)
-        };
-        metrics.iter().rev().find(is_asked)?["device"].as_str().map(str::to_owned)
+        })?;
+        last["device"].as_str().map(str::to_owned)
     }
 
     /// The lines of metrics.jsonl; none where the file is absent. A last line that a crash cut

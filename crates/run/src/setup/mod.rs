@@ -78,8 +78,8 @@ pub(crate) struct TrainingSetup {
     /// True if windows come to the GPU batch by batch because a chunk of the size that the user set
     /// does not hold two batches.
     pub(crate) has_small_chunks: bool,
-    /// Limit of the chunks in which windows pass through the GPU; `None` where the user's size or
-    /// the file's chunks decide.
+    /// Limit of the chunks in which windows pass through the GPU, beside the user's size; `None`
+    /// where they are those that come from the file.
     pub(crate) chunk_limit: Option<ChunkLimit>,
     /// Sizes of the series, where it may stay in its file.
     streamable: Option<StreamableSeries>,
