@@ -207,7 +207,7 @@ def single_instrument(frame: Any, name: str) -> tuple[Bars, list[str]]:
     symbols: Iterable[Any] | None = _Table.open(own).symbols() if tables is None else tables
     names = list(dict.fromkeys(symbols)) if symbols is not None else []
     symbol = names[0] if len(names) == 1 else name
-    bars = _known(by_symbol(own, symbol, columns=None)[symbol])
+    bars = by_symbol(own, symbol, columns=None)[symbol]
     if bars.is_empty():
         refuse_empty({symbol: bars.emptiness()}, 1, None)
     return bars, number_columns(own)

@@ -75,12 +75,19 @@ fn append_in(
     let given = &Recipe { bins: kept.recipe.named_bins(given, &kept.provenance)?, ..given.clone() };
     require_same_choices(&Recipe { base: Some(base), ..kept.recipe.clone() }, given, stated, out)?;
     let new = Recipe { symbol: kept.recipe.symbol.clone(), ..given.clone() };
-    let new = new.with_files_of_folders(host.observer)?;
+    let mut new = new.with_files_of_folders(host.observer)?;
     for path in new.files() {
         // The name of a file that is not there would be taken for a symbol.
         path.metadata().map_err(|source| BarsError::Open { path: path.to_owned(), source })?;
     }
     let before = kept.recipe.read_options();
+    for path in [&mut new.bars, &mut new.bid, &mut new.ask].into_iter().flatten() {
+        let absolute = std::path::absolute(&*path)?;
+        // Without a symbol all rows are asked for, where those of some were read before.
+        if !new.file_symbols.contains_key(&absolute) && kept.recipe.file_symbols.remove(&absolute).is_some() {
+            *path = absolute;
+        }
+    }
     for (path, symbols) in &new.file_symbols {
         let known = kept.recipe.file_symbols.entry(path.clone()).or_default();
         known.extend(symbols.iter().cloned());

@@ -250,17 +250,30 @@ fn a_file_of_one_of_several_symbols_with_endings_is_appended() {
     );
 }
 
+/// A recipe of bars of any symbols, of which a series of EURUSD and GBPUSD is made.
+fn series_of_two(stage: &Stage) -> Recipe {
+    let plain = Recipe { symbol_pattern: None, ..base(Vec::new()) };
+    let old = ["EURUSD.csv", "GBPUSD.csv"].map(|name| part(&stage.whole, name, 0..CUT));
+    ingest(&Recipe { bars: old.to_vec(), ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
+    plain
+}
+
+/// A file with the later rows of each of `symbols`.
+fn later_rows(stage: &Stage, symbols: &[&str]) -> PathBuf {
+    let whole = fs::read_to_string(&stage.whole).unwrap();
+    let with_symbols = |row: &str| symbols.iter().map(|symbol| format!("{row},{symbol}\n")).collect::<String>();
+    let rows: String = whole.lines().skip(CUT).map(with_symbols).collect();
+    let mixed = stage.whole.with_file_name("mixed.csv");
+    fs::write(&mixed, format!("{},symbol\n{rows}", whole.lines().next().unwrap())).unwrap();
+    mixed
+}
+
 /// A stated symbol was refused for a file of several, beside a series of several.
 #[test]
 fn rows_of_one_of_several_symbols_are_appended_from_a_file_of_several() {
     let stage = Stage::new();
-    let plain = Recipe { symbol_pattern: None, ..base(Vec::new()) };
-    let old = ["EURUSD.csv", "GBPUSD.csv"].map(|name| part(&stage.whole, name, 0..CUT));
-    ingest(&Recipe { bars: old.to_vec(), ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
-    let whole = fs::read_to_string(&stage.whole).unwrap();
-    let rows = whole.lines().skip(CUT).map(|row| format!("{row},GBPUSD.r\n{row},EURUSD.r\n{row},AUDUSD.r\n"));
-    let mixed = stage.whole.with_file_name("mixed.csv");
-    fs::write(&mixed, format!("{},symbol\n{}", whole.lines().next().unwrap(), rows.collect::<String>())).unwrap();
+    let plain = series_of_two(&stage);
+    let mixed = later_rows(&stage, &["GBPUSD.r", "EURUSD.r", "AUDUSD.r"]);
     let append_as = |symbol: &str| {
         let recipe = Recipe { bars: vec![mixed.clone()], symbol: Some(symbol.to_owned()), ..plain.clone() };
         append(&recipe, &["symbol".to_owned()], &stage.out, &Host::silent())
@@ -275,6 +288,21 @@ fn rows_of_one_of_several_symbols_are_appended_from_a_file_of_several() {
         leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
         assert_eq!(append_as(symbol).unwrap().json["appended"]["samples"], 0);
     }
+}
+
+/// A file of which the rows of one symbol were appended was said to have no others.
+#[test]
+fn all_rows_of_a_file_are_appended_after_those_of_one_symbol() {
+    let stage = Stage::new();
+    let plain = Recipe { bars: vec![later_rows(&stage, &["EURUSD", "GBPUSD"])], ..series_of_two(&stage) };
+    let stated = Recipe { symbol: Some("EURUSD".to_owned()), ..plain.clone() };
+    let rows = rows_in(&stage.whole) - CUT;
+    for (recipe, names, counts) in [(&stated, &["symbol".to_owned()][..], [rows, 0]), (&plain, &[], [0, rows])] {
+        let report = append(recipe, names, &stage.out, &Host::silent()).unwrap();
+        assert_eq!(report.json["appended"]["bars"], serde_json::json!({ "EURUSD": counts[0], "GBPUSD": counts[1] }));
+        leak::prove(&stage.out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
+    }
+    assert_eq!(append(&plain, &[], &stage.out, &Host::silent()).unwrap().json["appended"]["samples"], 0);
 }
 
 /// `--symbol eurusd.r` was refused for a series of `EURUSD.r`.
