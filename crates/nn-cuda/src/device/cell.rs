@@ -10,7 +10,7 @@ use megabatch_nn::model::recurrent::RecurrentLayers;
 use super::bars::row_width;
 use super::memory_estimate::MemoryEstimate;
 use crate::ops::{
-    Arithmetic, DeviceInt8Matrix, DeviceInt8Rows, GateRows, GateTensor, InputWeights, Operand, Output, Product,
+    Arithmetic, DeviceInt8Matrix, DeviceInt8Rows, GATES, GateRows, GateTensor, InputWeights, Operand, Output, Product,
     Scratch, TensorSlice, Transpose, add_column_sums, add_separated, column_sum_partials_len, ensure_capacity,
     interleave, multiply, multiply_int8, product_partials_len, rows_partials_len,
 };
@@ -87,7 +87,7 @@ pub(super) struct Steps<'a, T: Operand> {
 impl TimeframeOffsets {
     /// Places of layers that read rows of such widths; and the ends, of weights and gradients.
     fn all(hidden: usize, inputs: &[usize]) -> (Vec<Self>, [usize; 2]) {
-        let gates = 4 * hidden;
+        let gates = GATES * hidden;
         // Each where products load 16 bytes at a time. The biases' come last, so that they are set
         // to zero at once.
         let (mut weight, mut gradients, mut biases) = (0, 0, inputs.iter().map(|input| gates * (input + hidden)).sum());
@@ -133,7 +133,7 @@ impl<T: Operand> Cells<T> {
             };
             [Some(weight_ih), Some(weight_hh), bias(lstm, biases)].into_iter().flatten()
         });
-        let biases = model.recurrent_layers().iter().enumerate().filter_map(|(k, lstm)| bias(lstm, 4 * hidden * k));
+        let biases = model.recurrent_layers().iter().enumerate().filter_map(|(k, lstm)| bias(lstm, GATES * hidden * k));
         Ok(Cells {
             hidden,
             arithmetic,
@@ -153,7 +153,7 @@ impl<T: Operand> Cells<T> {
         let (timeframes, [weights, gradients]) = TimeframeOffsets::all(config.hidden, &inputs);
         let biases = if config.bias { timeframes.len() } else { 0 };
         let tables = GateRows::bytes(3 * timeframes.len() + 2 * biases);
-        let sums = biases * 4 * config.hidden * size_of::<f32>();
+        let sums = biases * GATES * config.hidden * size_of::<f32>();
         [weights * size_of::<T>() + sums + tables, gradients * size_of::<f32>()]
     }
 
@@ -167,7 +167,7 @@ impl<T: Operand> Cells<T> {
         rows: usize,
         steps: usize,
     ) -> usize {
-        let gates = 4 * hidden;
+        let gates = GATES * hidden;
         let sums = [[gates, hidden, steps], [gates, input, rows]].map(product_partials_len);
         // A product that starts from a bias is not split.
         let bias_parts = if has_bias {
@@ -181,7 +181,7 @@ impl<T: Operand> Cells<T> {
     /// Takes memory for the gradients, where it is not there already.
     pub(super) fn ensure_gradient_capacity(&mut self) -> Result<()> {
         let [_, _, biases] = self.timeframes.last().map_or([0; 3], |offsets| offsets.gradients);
-        ensure_capacity(&mut self.gradients, biases + 4 * self.hidden)
+        ensure_capacity(&mut self.gradients, biases + GATES * self.hidden)
     }
 
     /// Projects by these matrices from now on, one a timeframe.
@@ -208,7 +208,7 @@ impl<T: Operand> Cells<T> {
     }
 
     fn bias(&self, k: usize) -> Option<TensorSlice<'_, f32>> {
-        self.bias.as_ref().map(|bias| TensorSlice { buffer: &bias.sums, start: 4 * self.hidden * k })
+        self.bias.as_ref().map(|bias| TensorSlice { buffer: &bias.sums, start: GATES * self.hidden * k })
     }
 
     /// x · W_ihᵀ + b of so many rows `x` `[rows, input]` of timeframe `k`, to `to` from element
@@ -227,7 +227,7 @@ impl<T: Operand> Cells<T> {
             shared.rows.quantize(x, [rows, input])?;
             return multiply_int8(&shared.rows, matrix, bias, to, to_start);
         }
-        let product = self.arithmetic.product(x, self.weight(k), [rows, 4 * self.hidden, input], Transpose::Nt);
+        let product = self.arithmetic.product(x, self.weight(k), [rows, GATES * self.hidden, input], Transpose::Nt);
         multiply(&Product { bias, ..product }, Output::Overwrite, to, to_start, &mut shared.scratch)
     }
 
@@ -241,7 +241,7 @@ impl<T: Operand> Cells<T> {
         to_start: usize,
         shared: &mut Shared,
     ) -> Result<()> {
-        let shape = [steps.rows, self.timeframes[k].input, 4 * self.hidden];
+        let shape = [steps.rows, self.timeframes[k].input, GATES * self.hidden];
         let product = self.arithmetic.product(steps.d_gates, self.weight(k), shape, Transpose::Nn);
         multiply(&product, Output::Overwrite, to, to_start, &mut shared.scratch)
     }
@@ -250,7 +250,7 @@ impl<T: Operand> Cells<T> {
     pub(super) fn zero_bias_gradients(&mut self) -> Result<()> {
         match self.timeframes.first() {
             Some(first) if self.bias.is_some() => {
-                let (start, len) = (first.gradients[2], self.timeframes.len() * 4 * self.hidden);
+                let (start, len) = (first.gradients[2], self.timeframes.len() * GATES * self.hidden);
                 Ok(self.gradients.set_zero_at(start, len)?)
             }
             _ => Ok(()),
@@ -284,7 +284,7 @@ impl<T: Operand> Cells<T> {
     }
 
     fn recurrent_weight_grads(&mut self, k: usize, steps: &Steps<'_, T>, scratch: &mut Scratch) -> Result<()> {
-        let (shape, [_, hh, _]) = ([4 * self.hidden, self.hidden, steps.rows], self.timeframes[k].gradients);
+        let (shape, [_, hh, _]) = ([GATES * self.hidden, self.hidden, steps.rows], self.timeframes[k].gradients);
         let product = self.arithmetic.product(steps.d_gates, steps.hidden_before, shape, Transpose::Tn);
         multiply(&product, Output::Overwrite, &mut self.gradients, hh, scratch)
     }
@@ -297,7 +297,8 @@ impl<T: Operand> Cells<T> {
         rows: usize,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let (gates, TimeframeOffsets { input, gradients: [ih, _, biases], .. }) = (4 * self.hidden, self.timeframes[k]);
+        let (gates, TimeframeOffsets { input, gradients: [ih, _, biases], .. }) =
+            (GATES * self.hidden, self.timeframes[k]);
         // Sums by bar of 16-bit gradients have more bits than TF32 drops.
         let arithmetic = if T::IS_NARROW { Arithmetic::Tf32 } else { self.arithmetic };
         let shape = [gates, input, rows];
@@ -322,7 +323,7 @@ impl Bias {
             return Ok(None);
         }
         let rows = GateRows::new(scope, hidden, tensors)?;
-        Ok(Some(Bias { rows, sums: Buffer::zeros(scope, tensors.len() * 4 * hidden)? }))
+        Ok(Some(Bias { rows, sums: Buffer::zeros(scope, tensors.len() * GATES * hidden)? }))
     }
 }
 

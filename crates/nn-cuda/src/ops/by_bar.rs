@@ -10,6 +10,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, arguments};
 use megabatch_nn::Result;
 
+use super::GATES;
 use super::operand::Operand;
 use super::work_list::WorkList;
 
@@ -34,9 +35,9 @@ pub fn sum_per_bar<T: Operand>(
     let (place, hidden) = (list.places()[sequence], list.hidden());
     let first = list.first(&place);
     assert!(place.row_step == 1 && first.is_sorted(), "gradients are summed over windows of bars in ascending order");
-    assert!(d_gates.len() >= list.rows() * 4 * hidden, "gates of all steps");
+    assert!(d_gates.len() >= list.rows() * GATES * hidden, "gates of all steps");
     let rows = list.projected_rows_of(sequence);
-    assert!(to.len() >= rows * 4 * hidden, "a row for each bar");
+    assert!(to.len() >= rows * GATES * hidden, "a row for each bar");
     list.device().assert_beside(to.scope().device());
     list.device().assert_beside(d_gates.scope().device());
     match list.device() {
@@ -77,11 +78,11 @@ mod tests {
             sequence_with(19, &many, 40),
         ];
         let list = work_list(&scope, hidden, TileWindows::Eight, &sequences).unwrap();
-        let d_gates: Vec<T> = noise("d", list.rows() * 4 * hidden, 3.0).into_iter().map(T::narrow).collect();
+        let d_gates: Vec<T> = noise("d", list.rows() * GATES * hidden, 3.0).into_iter().map(T::narrow).collect();
         let d_gates = Buffer::from_slice(&scope, &d_gates).unwrap();
         for (sequence, sequence_steps) in sequences.iter().enumerate() {
             let mut expected =
-                Buffer::from_slice(&scope, &vec![9.0; sequence_steps.projected_rows * 4 * hidden]).unwrap();
+                Buffer::from_slice(&scope, &vec![9.0; sequence_steps.projected_rows * GATES * hidden]).unwrap();
             sum_per_bar(&list, sequence, &d_gates, &mut expected).unwrap();
             let mut found = vec![7.0f32; expected.len()];
             let mut arguments = [

@@ -8,6 +8,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, arguments};
 use megabatch_nn::Result;
 
+use super::GATES;
 use super::matmul::{Call, Operands};
 use super::operand::Operand;
 use super::product_kind::{Output, Transpose};
@@ -27,7 +28,7 @@ pub(super) fn forward<T: Operand>(
     let hidden = list.hidden();
     forward_by(device, list, inputs.projected, states, |place, h, out| {
         let weight = inputs.weights.matrix(place.weight).address();
-        let call = Call::whole::<T>([place.windows as usize, 4 * hidden, hidden], Transpose::Nt, Output::Overwrite);
+        let call = Call::whole::<T>([place.windows as usize, GATES * hidden, hidden], Transpose::Nt, Output::Overwrite);
         // SAFETY: `recurrence` has seen that the weights have the list's lengths, and this module's
         // steps bring a sequence's states and room for its product.
         unsafe { call.submit(device, Operands { a: h, b: weight, bias: 0, out }) }
@@ -53,7 +54,7 @@ pub(super) fn forward_by<T: Operand>(
             let [before, after] = [place.states(t), place.states(t + 1)].map(|row| row * hidden);
             let further = place.projected_row + t as u64 * place.row_step;
             let (cell_before, cell_after) = (element(&states.cell, before), element(&states.cell, after));
-            let (h, gates) = (element(&states.hidden, after), element(&states.gates, 4 * hidden * place.gates(t)));
+            let (h, gates) = (element(&states.hidden, after), element(&states.gates, GATES * hidden * place.gates(t)));
             let arguments = arguments![
                 product,
                 projected.address(),
@@ -89,7 +90,7 @@ pub(super) fn backward<T: Operand>(
     let kernel = Kernel { module: "nn/cell", ptx: PTX, name: &name };
     for place in list.places() {
         let (windows, weight) = (place.windows as usize, weights.matrix(place.weight));
-        let call = Call::whole::<T>([windows, hidden, 4 * hidden], Transpose::Nn, Output::Overwrite);
+        let call = Call::whole::<T>([windows, hidden, GATES * hidden], Transpose::Nn, Output::Overwrite);
         let edge = place.window as usize * hidden;
         let (d_hidden, d_cell) = (element(&gradients.hidden, edge), element(&gradients.cell, edge));
         for t in (0..place.steps as usize).rev() {
@@ -145,7 +146,7 @@ mod tests {
         let weights = RecurrentWeights::<T>::zeros(&scope, hidden, &[0]).unwrap();
         let (edge, gates) = (windows as usize * hidden, 4 * windows as usize * hidden);
         // The kernel adds the projected row to the product; the CPU finds their sum in the row.
-        let (product, rows) = (noise("product", gates, 1.0), noise("rows", gates + 4 * hidden, 1.0));
+        let (product, rows) = (noise("product", gates, 1.0), noise("rows", gates + GATES * hidden, 1.0));
         let mut sums = rows.clone();
         sums.iter_mut().zip(&product).for_each(|(sum, term)| *sum += term);
         let projected = Buffer::from_slice(&scope, &sums).unwrap();

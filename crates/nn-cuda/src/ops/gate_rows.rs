@@ -12,6 +12,7 @@ use megabatch_gpu_core::kernel::{BLOCK_THREADS, Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
 
+use super::GATES;
 use super::operand::Operand;
 
 const PTX: &str = megabatch_gpu_core::ptx!("gate_rows");
@@ -72,7 +73,7 @@ impl GateRows {
         let tensor = |&GateTensor { start, other, place, width, stride }: &GateTensor| {
             assert!(width <= stride, "rows of {width}, {stride} apart");
             let first_block = blocks as u32;
-            blocks += (4 * hidden * width).div_ceil(BLOCK_THREADS as usize);
+            blocks += (GATES * hidden * width).div_ceil(BLOCK_THREADS as usize);
             let other = other.map_or(NONE, |other| other as u64);
             let [start, place, stride] = [start, place, stride].map(|size| size as u64);
             GateEntry { start, other, place, stride, width: width as u32, first_block }
@@ -88,7 +89,7 @@ impl GateRows {
 
     /// Elements of a tensor in PyTorch's order.
     fn len(&self, entry: &GateEntry) -> usize {
-        4 * self.hidden * entry.width as usize
+        GATES * self.hidden * entry.width as usize
     }
 
     /// Panics where what lies gate by gate, of so many elements, ends too early, or what lies unit
@@ -98,7 +99,7 @@ impl GateRows {
             let starts = [entry.start, if entry.other == NONE { entry.start } else { entry.other }];
             let ends = starts.map(|start| start as usize + self.len(entry));
             assert!(ends[0].max(ends[1]) <= separated, "{ends:?}: gates end with their buffer, of {separated}");
-            let end = entry.place as usize + 4 * self.hidden * entry.stride as usize;
+            let end = entry.place as usize + GATES * self.hidden * entry.stride as usize;
             assert!(end <= interleaved, "{end}: units end with their buffer, of {interleaved}");
         }
     }
@@ -177,14 +178,14 @@ mod tests {
     fn the_kernels_move_what_the_cpu_moves() {
         let scope = Device::cpu().scope("test");
         for [hidden, width, stride] in [[1, 1, 1], [3, 2, 2], [17, 5, 8], [17, 5, 5], [2, 7, 16]] {
-            let (len, padded_len) = (4 * hidden * width, 4 * hidden * stride);
+            let (len, padded_len) = (GATES * hidden * width, GATES * hidden * stride);
             // One alone, one of two, one of no width, with room between them.
             let rows = [
                 GateTensor { start: 3, other: None, place: 1, width, stride },
                 GateTensor { start: 0, other: None, place: 0, width: 0, stride: 0 },
                 GateTensor {
                     start: len + 5,
-                    other: Some(len + 4 * hidden + 5),
+                    other: Some(len + GATES * hidden + 5),
                     place: padded_len + 2,
                     width: 1,
                     stride: 1,
@@ -194,7 +195,7 @@ mod tests {
             let numbers: Vec<f32> = (0..len + 8 * hidden + 6).map(|k| 1.0 + k as f32 / 64.0).collect();
             let from = Buffer::from_slice(&scope, &numbers).unwrap();
             // What was there stays between rows.
-            let mut found = vec![bf16::from_f32(-7.0); padded_len + 4 * hidden + 3];
+            let mut found = vec![bf16::from_f32(-7.0); padded_len + GATES * hidden + 3];
             let mut to = Buffer::from_slice(&scope, &found).unwrap();
             interleave(&rows, &from, &mut to).unwrap();
             // The second gate of the first unit.

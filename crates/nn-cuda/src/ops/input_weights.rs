@@ -12,6 +12,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
 
+use super::GATES;
 use super::operand::{Operand, TensorSlice};
 use super::recurrent_weights::{PTX, is_of_a_block, persistent_units};
 use super::work_list::WorkList;
@@ -64,7 +65,7 @@ impl<T: Operand> InputWeights<T> {
             #[cfg(feature = "conformance")]
             rows: cpu::rows(scope, hidden, features)?,
             fragments: Buffer::zeros(scope, len)?,
-            bias: Buffer::zeros(scope, features.len() * 4 * hidden)?,
+            bias: Buffer::zeros(scope, features.len() * GATES * hidden)?,
             operands: PhantomData,
         })
     }
@@ -75,7 +76,7 @@ impl<T: Operand> InputWeights<T> {
             return 0;
         }
         let fragments = fragments_len::<T>(hidden, features) * size_of::<u32>();
-        features.len() * (fragments + 4 * hidden * size_of::<f32>())
+        features.len() * (fragments + GATES * hidden * size_of::<f32>())
     }
 
     /// Sets those of a sequence: `weight` `[H, 4, F]` and `bias` `[H, 4]`, zero where there is
@@ -92,7 +93,7 @@ impl<T: Operand> InputWeights<T> {
         weight: TensorSlice<'_, T>,
         bias: Option<TensorSlice<'_, f32>>,
     ) -> Result<()> {
-        let (gates, features) = (4 * self.hidden, self.features[sequence]);
+        let (gates, features) = (GATES * self.hidden, self.features[sequence]);
         let device = self.bias.scope().device().clone();
         weight.assert_has(gates * features, &device);
         bias.iter().for_each(|bias| bias.assert_has(gates, &device));
@@ -140,8 +141,8 @@ pub(super) fn fragments_by_kernel<T: Operand>(weights: &InputWeights<T>) -> (Vec
     let (hidden, len) = (weights.hidden, fragments_len::<T>(weights.hidden, &weights.features));
     let (mut fragments, mut biases) = (Vec::new(), Vec::new());
     for (sequence, rows) in weights.rows.iter().enumerate() {
-        let (mut row_fragments, mut bias) = (vec![0u32; len], vec![0.0f32; 4 * hidden]);
-        let from = &weights.bias.as_slice()[sequence * 4 * hidden..][..4 * hidden];
+        let (mut row_fragments, mut bias) = (vec![0u32; len], vec![0.0f32; GATES * hidden]);
+        let from = &weights.bias.as_slice()[sequence * GATES * hidden..][..GATES * hidden];
         let numbers = [hidden, weights.features[sequence], width(&weights.features), len];
         let mut arguments = vec![
             Arg::from(rows.as_slice()),

@@ -102,6 +102,8 @@ mod take_rows;
 mod uploaded;
 mod work_list;
 
+use megabatch_nn::model::Cell;
+
 pub(crate) use affine::Affine;
 pub(crate) use attention::{
     Attended, AttentionSizes, NodeDotInputs, OutputStart, ReceiverRows, Scored, activation_gradients, coefficients,
@@ -147,6 +149,9 @@ pub use scratch::Scratch;
 pub use sources::SOURCES;
 pub use take_rows::{Table, TableRows, take_rows};
 pub use work_list::{RecurrenceSchedule, Sequence, TileWindows, WorkList};
+
+/// Gates of the only cell that runs on a GPU.
+pub(crate) const GATES: usize = Cell::Lstm.gates();
 
 #[cfg(not(feature = "conformance"))]
 fn refuse_cpu() -> megabatch_nn::Result<()> {

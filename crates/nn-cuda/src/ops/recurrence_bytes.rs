@@ -11,6 +11,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 use megabatch_nn::Result;
 
+use super::GATES;
 use super::bytes::{DeviceInt8Matrix, DeviceInt8Rows, multiply_at, scales_of};
 use super::cell;
 use super::operand::Operand;
@@ -55,7 +56,10 @@ impl RecurrentInt8 {
     /// If there is none, or their shapes differ.
     pub fn new(scope: &Scope, matrices: &[QuantizedMatrix]) -> Result<Self> {
         let [gates, hidden] = matrices[0].shape();
-        assert!(matrices.iter().all(|matrix| matrix.shape() == [gates, hidden]) && gates == 4 * hidden, "[4H, H] each");
+        assert!(
+            matrices.iter().all(|matrix| matrix.shape() == [gates, hidden]) && gates == GATES * hidden,
+            "[4H, H] each"
+        );
         let form = if matches!(scope.device(), Device::Cuda(_)) && is_of_a_block(hidden) {
             WeightsForm::Persistent(Int8Fragments::new(scope, matrices)?)
         } else {
@@ -120,7 +124,7 @@ pub fn recurrence_int8<T: Operand>(
 ) -> Result<()> {
     states.assert_fit(list);
     assert!(!T::IS_NARROW || matches!(list.device(), Device::Cpu(_)), "states in {}", T::SUFFIX);
-    assert!(projected.len() >= list.projected_rows() * 4 * list.hidden(), "projected inputs of the list");
+    assert!(projected.len() >= list.projected_rows() * GATES * list.hidden(), "projected inputs of the list");
     assert_eq!((weights.hidden, weights.sequences), (list.hidden(), list.places().len()), "weights of the list");
     [projected.scope(), weights.scope()].iter().for_each(|scope| list.device().assert_beside(scope.device()));
     match (list.device(), &mut weights.form) {
@@ -202,8 +206,9 @@ mod tests {
         fn new(hidden: usize, tile: TileWindows) -> Self {
             let scope = Device::cpu().scope("test");
             let list = sequences(&scope, hidden, tile);
-            let matrices = (0..list.sequences()).map(|s| matrix(["w 0", "w 1", "w 2", "w 3"][s], [4 * hidden, hidden]));
-            let projected = noise("projected", list.projected_rows() * 4 * hidden, 2.0);
+            let matrices =
+                (0..list.sequences()).map(|s| matrix(["w 0", "w 1", "w 2", "w 3"][s], [GATES * hidden, hidden]));
+            let projected = noise("projected", list.projected_rows() * GATES * hidden, 2.0);
             let mut states = States::zeros(&scope, &list).unwrap();
             let before = noise("states", states.cell.len(), 0.8);
             states.cell.copy_from(&before).unwrap();
@@ -259,7 +264,7 @@ mod tests {
         let (hidden, scope) = (40, Device::cpu().scope("test"));
         let [mut bytes, mut exact] = [(); 2].map(|()| Example::new(hidden, TileWindows::Eight));
         bytes.run_on_cpu();
-        let starts: Vec<usize> = (0..exact.matrices.len()).map(|s| s * 4 * hidden * hidden).collect();
+        let starts: Vec<usize> = (0..exact.matrices.len()).map(|s| s * GATES * hidden * hidden).collect();
         let mut weights = RecurrentWeights::<f32>::zeros(&scope, hidden, &starts).unwrap();
         let dequantized: Vec<f32> = exact.matrices.iter().flat_map(QuantizedMatrix::dequantized).collect();
         weights.set(&Buffer::from_slice(&scope, &dequantized).unwrap()).unwrap();

@@ -3,6 +3,7 @@
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 
+use super::GATES;
 use super::capacity::ensure_capacity;
 use super::group;
 use super::operand::Operand;
@@ -115,7 +116,7 @@ impl<T: Operand> States<T> {
 
 /// Numbers of hidden states, and of gates, of so many rows and windows.
 fn lens(rows: usize, windows: usize, hidden: usize) -> [usize; 2] {
-    [(rows + windows) * hidden, rows * 4 * hidden]
+    [(rows + windows) * hidden, rows * GATES * hidden]
 }
 
 /// Gradients through the recurrence, sequence after sequence; behind it there may be room for more.
@@ -142,7 +143,7 @@ impl<T: Operand> Gradients<T> {
     /// [`Error::Memory`](megabatch_nn::Error::Memory).
     pub fn zeros(scope: &Scope, list: &WorkList) -> Result<Self> {
         let len = list.windows() * list.hidden();
-        let gates = Buffer::zeros(scope, list.rows() * 4 * list.hidden())?;
+        let gates = Buffer::zeros(scope, list.rows() * GATES * list.hidden())?;
         let (hidden, cell) = (Buffer::zeros(scope, len)?, Buffer::zeros(scope, len)?);
         Ok(Gradients { outputs: None, hidden, cell, gates, scratch: Scratch::empty(scope)? })
     }
@@ -155,12 +156,12 @@ impl<T: Operand> Gradients<T> {
     pub fn ensure_capacity(&mut self, list: &WorkList) -> Result<()> {
         ensure_capacity(&mut self.hidden, list.windows() * list.hidden())?;
         ensure_capacity(&mut self.cell, list.windows() * list.hidden())?;
-        ensure_capacity(&mut self.gates, list.rows() * 4 * list.hidden())
+        ensure_capacity(&mut self.gates, list.rows() * GATES * list.hidden())
     }
 
     /// Bytes with room for so many rows and windows, those of every output apart.
     pub(crate) fn bytes(rows: usize, windows: usize, hidden: usize) -> usize {
-        2 * windows * hidden * size_of::<f32>() + rows * 4 * hidden * size_of::<T>()
+        2 * windows * hidden * size_of::<f32>() + rows * GATES * hidden * size_of::<T>()
     }
 
     /// Bytes of what a GPU needs between the launches of a list whose sequences have so many

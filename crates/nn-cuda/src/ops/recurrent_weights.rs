@@ -6,6 +6,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
 
+use super::GATES;
 use super::gate_rows::{GateRows, GateTensor, interleave};
 use super::operand::{Operand, TensorSlice};
 use super::work_list::WorkList;
@@ -45,7 +46,7 @@ impl<T: Operand> RecurrentWeights<T> {
     /// # Errors
     /// [`Error::Memory`](megabatch_nn::Error::Memory).
     pub fn zeros(scope: &Scope, hidden: usize, starts: &[usize]) -> Result<Self> {
-        let (sequences, len) = (starts.len(), 4 * hidden * hidden);
+        let (sequences, len) = (starts.len(), GATES * hidden * hidden);
         let is_cuda = matches!(scope.device(), Device::Cuda(_));
         let units = if is_cuda { persistent_units::<T>(hidden) } else { None };
         let tensor = |(s, &start): (usize, &usize)| GateTensor {
@@ -68,12 +69,12 @@ impl<T: Operand> RecurrentWeights<T> {
     pub(crate) fn bytes_on_gpu(hidden: usize, sequences: usize) -> usize {
         let fragments =
             persistent_units::<T>(hidden).map_or(0, |units| 2 * Fragments::len_of::<T>(units) * size_of::<u32>());
-        GateRows::bytes(sequences) + sequences * (4 * hidden * hidden * size_of::<T>() + fragments)
+        GateRows::bytes(sequences) + sequences * (GATES * hidden * hidden * size_of::<T>() + fragments)
     }
 
     /// The weight of a sequence, `[H, 4, H]`.
     pub(super) fn matrix(&self, sequence: u32) -> TensorSlice<'_, T> {
-        TensorSlice { buffer: &self.rows, start: sequence as usize * 4 * self.hidden * self.hidden }
+        TensorSlice { buffer: &self.rows, start: sequence as usize * GATES * self.hidden * self.hidden }
     }
 
     /// Sets all weights to those of `parameters`, `[4H, H]` each in PyTorch's order, rounded to

@@ -8,7 +8,7 @@ use megabatch_nn::{Error, Result};
 use super::Lstms;
 use crate::device::bars::Bars;
 use crate::device::bucketing::{BatchSizes, bucket_batch, bucket_steps};
-use crate::ops::{Operand, RowGranularity, Sequence, ensure_capacity};
+use crate::ops::{GATES, Operand, RowGranularity, Sequence, ensure_capacity};
 
 impl<T: Operand> Lstms<T> {
     /// Finds the windows of a batch, whose first sample is at `position` in the epoch's order. In
@@ -99,14 +99,14 @@ impl<T: Operand> Lstms<T> {
         }
         let sample_positions: Vec<&[(usize, usize)]> = self.bars.iter().map(Bars::sample_positions).collect();
         self.reads.set(&self.over_bars, self.vectors, self.top.read_from(), &sample_positions);
-        ensure_capacity(&mut self.projected, projected_rows * 4 * self.hidden)
+        ensure_capacity(&mut self.projected, projected_rows * GATES * self.hidden)
     }
 
     pub(super) fn ensure_gradient_capacity(&mut self) -> Result<()> {
         let rows = self.over_bars.rows();
         self.d_outputs.iter_mut().try_for_each(|d_outputs| ensure_capacity(d_outputs, rows * self.hidden))?;
         let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
-        ensure_capacity(&mut self.shared.per_bar_gates, most * 4 * self.hidden)?;
+        ensure_capacity(&mut self.shared.per_bar_gates, most * GATES * self.hidden)?;
         self.layers.iter_mut().try_for_each(|layer| layer.cells.ensure_gradient_capacity())?;
         self.back.ensure_capacity(&self.over_bars)
     }

@@ -10,7 +10,7 @@ use crate::device::inter_layer::InterLayer;
 use crate::device::memory_estimate::{MemoryEstimate, MostRows};
 use crate::device::top::Top;
 use crate::ops::{
-    GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrentWeights, States, TileWindows, WorkList,
+    GATES, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrentWeights, States, TileWindows, WorkList,
 };
 use crate::tuning::Tuning;
 
@@ -51,7 +51,7 @@ impl<T: Operand> Lstms<T> {
         let projects_itself = !batch.shares_bars && InputWeights::<T>::are_possible(config.hidden, &widths);
         let bars: usize = if projects_itself { 0 } else { batch.bars.iter().sum() };
         let projected = if config.layers > 1 { bars.max(rows) } else { bars };
-        let projected = projected * 4 * config.hidden * size_of::<f32>();
+        let projected = projected * GATES * config.hidden * size_of::<f32>();
         estimate.put("activations", "projected inputs", projected, BOTH);
         let back = Gradients::<T>::bytes(rows_learnt, learnt.windows.iter().sum(), config.hidden);
         let back = back + Gradients::<T>::scratch_bytes_on_gpu(&learnt.windows, config.hidden);

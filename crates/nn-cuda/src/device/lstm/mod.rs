@@ -27,7 +27,7 @@ use super::outputs::{OutputRows, Outputs};
 use super::top::Top;
 use crate::ComputeConfig;
 use crate::ops::{
-    DeviceInt8Matrix, Dropped, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrenceSchedule,
+    DeviceInt8Matrix, Dropped, GATES, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrenceSchedule,
     RecurrentInt8, RecurrentWeights, RowGranularity, States, TensorSlice, UploadBatch, WorkList, recurrence_backward,
     sum_per_bar,
 };
@@ -396,7 +396,7 @@ impl<T: Operand> Lstms<T> {
         for (k, bars) in self.bars.iter().enumerate() {
             let gates_row = self.over_bars.gates_row(k);
             let steps = Steps {
-                d_gates: TensorSlice { buffer: &self.back.gates, start: gates_row * 4 * hidden },
+                d_gates: TensorSlice { buffer: &self.back.gates, start: gates_row * GATES * hidden },
                 hidden_before: TensorSlice { buffer: &states.hidden, start: self.over_bars.states_row(k) * hidden },
                 rows: bars.windows() * bars.steps(),
             };

@@ -5,7 +5,8 @@ use megabatch_nn::Result;
 use super::{LstmLayer, Lstms};
 use crate::device::bars::Bars;
 use crate::ops::{
-    Operand, RecurrenceInputs, RowInputs, TensorSlice, ensure_capacity, recurrence, recurrence_int8, recurrence_of_rows,
+    GATES, Operand, RecurrenceInputs, RowInputs, TensorSlice, ensure_capacity, recurrence, recurrence_int8,
+    recurrence_of_rows,
 };
 
 impl<T: Operand> Lstms<T> {
@@ -31,7 +32,7 @@ impl<T: Operand> Lstms<T> {
 
     /// x · W_ihᵀ + b of layer `l`: of bars, or of the states below after each step.
     pub(super) fn project(&mut self, l: usize) -> Result<()> {
-        let gates = 4 * self.hidden;
+        let gates = GATES * self.hidden;
         let (below, above) = self.layers.split_at(l);
         let cells = &above[0].cells;
         for (k, bars) in self.bars.iter().enumerate() {

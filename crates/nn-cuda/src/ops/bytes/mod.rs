@@ -23,6 +23,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Cuda, Device, Scope, arguments};
 use megabatch_nn::Result;
 
+use super::GATES;
 use super::capacity::ensure_capacity;
 use super::operand::{Operand, TensorSlice};
 
@@ -216,7 +217,7 @@ fn launch(rows: usize, outputs: usize) -> Option<Launch> {
 /// The row of PyTorch's order of gates that comes `n`th where they lie unit by unit: of unit `n /
 /// 4`, gate `n % 4`.
 fn row_of(hidden: usize, n: usize) -> usize {
-    n % 4 * hidden + n / 4
+    n % GATES * hidden + n / GATES
 }
 
 /// The scales of a matrix `[4H, K]`, unit by unit, `[H, 4]`.

@@ -10,6 +10,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Cuda, Device, arguments};
 use megabatch_nn::Result;
 
+use super::GATES;
 use super::cell;
 use super::group::{self, Groups};
 use super::operand::Operand;
@@ -40,7 +41,7 @@ pub(super) const PTX_OF_GROUPS: &str = megabatch_gpu_core::ptx!("recurrence_grou
 /// groups has 2³² rows of states.
 pub fn recurrence<T: Operand>(list: &WorkList, inputs: &RecurrenceInputs<'_, T>, states: &mut States<T>) -> Result<()> {
     states.assert_fit(list);
-    assert!(inputs.projected.len() >= list.projected_rows() * 4 * list.hidden(), "projected inputs of the list");
+    assert!(inputs.projected.len() >= list.projected_rows() * GATES * list.hidden(), "projected inputs of the list");
     inputs.weights.assert_fit(list);
     list.device().assert_beside(inputs.projected.scope().device());
     match (list.device(), &inputs.weights.fragments) {
