@@ -417,25 +417,6 @@ class Frames(InFolder):
         assert longer.report is not None
         self.assertGreater(longer.report.facts["appended"]["samples"], 0)
 
-    def test_a_row_without_prices_is_a_missing_bar(self) -> None:
-        wide = self.wide()
-        wide.loc[wide.index[40], wide.columns.get_level_values("Ticker") == "AAA"] = np.nan
-        one = wide.xs("AAA", axis=1, level="Ticker")
-        # It was refused in a frame of one instrument, and left out in silence in one of several.
-        with self.assertLogs("megabatch", "WARNING") as logs:
-            alone = mb.ingest(one, symbol="AAA", out=self.folder / "own.h5", **self.DAILY)
-        self.assertIn("AAA: 1 as row without prices dropped", "\n".join(logs.output))
-        self.assertEqual(alone.fingerprint(), mb.ingest(one.dropna(), symbol="AAA", **self.DAILY).fingerprint())
-        for ds in (alone, mb.ingest(wide, **self.DAILY)):
-            assert ds.report is not None
-            self.assertEqual(ds.report.dropped, {"AAA": {"row without prices": 1}})
-            self.assertIn("rows without prices, which are missing bars: AAA 1\n", repr(ds.report))
-        partly = wide.copy()
-        partly.loc[wide.index[50], ("Close", "AAA")] = np.nan
-        for frame in (partly, partly.xs("AAA", axis=1, level="Ticker")):
-            with self.assertRaisesRegex(mb.DataError, "row 50 of the frame.*: unreadable row: "):
-                mb.ingest(frame, **self.DAILY)
-
     def test_an_error_names_the_row_of_the_frame(self) -> None:
         frame = self.frame(3)
         bad = frame["high"].where(frame.index != 5)
@@ -795,6 +776,25 @@ class Columns(InFolder):
             tables[name] = pandas.DataFrame({"Open": rows, "High": rows, "Low": rows, "Close": rows},
                                             index=pandas.bdate_range("2020-01-01", periods=80, name="Date"))
         return pandas.concat(tables, axis=1, names=["Ticker", "Price"]).swaplevel(axis=1).sort_index(axis=1)
+
+    def test_a_row_without_prices_is_a_missing_bar(self) -> None:
+        wide = self.wide()
+        wide.loc[wide.index[40], wide.columns.get_level_values("Ticker") == "AAA"] = np.nan
+        one = wide.xs("AAA", axis=1, level="Ticker")
+        # It was refused in a frame of one instrument, and left out in silence in one of several.
+        with self.assertLogs("megabatch", "WARNING") as logs:
+            alone = mb.ingest(one, symbol="AAA", out=self.folder / "own.h5", **self.DAILY)
+        self.assertIn("AAA: 1 as row without prices dropped", "\n".join(logs.output))
+        self.assertEqual(alone.fingerprint(), mb.ingest(one.dropna(), symbol="AAA", **self.DAILY).fingerprint())
+        for ds in (alone, mb.ingest(wide, **self.DAILY)):
+            assert ds.report is not None
+            self.assertEqual(ds.report.dropped, {"AAA": {"row without prices": 1}})
+            self.assertIn("rows without prices, which are missing bars: AAA 1\n", repr(ds.report))
+        partly = wide.copy()
+        partly.loc[wide.index[50], ("Close", "AAA")] = np.nan
+        for frame in (partly, partly.xs("AAA", axis=1, level="Ticker")):
+            with self.assertRaisesRegex(mb.DataError, "row 50 of the frame.*: unreadable row: "):
+                mb.ingest(frame, **self.DAILY)
 
     def test_bars_of_months_are_refused_as_such(self) -> None:
         one = self.wide().xs("AAA", axis=1, level="Ticker")
