@@ -71,6 +71,7 @@ pub(super) fn train(
     mut ranks: Option<Ranks>,
     told: &[String],
 ) -> Result<Trained> {
+    let rank = ranks.as_ref().map_or(0, |ranks| ranks.peers.rank());
     let prepared = prepare(request, folder, config, begin, host, ranks.as_ref(), told);
     let (session, mut trainer) = match &mut ranks {
         Some(ranks) => ranks.settle(prepared).and_then(|(session, trainer)| {
@@ -83,30 +84,21 @@ pub(super) fn train(
     }
     .or_else(|error| end_with(error, ranks.take().map(|ranks| ranks.peers), host))?;
     if let Some(ranks) = ranks {
-        let is_first = ranks.peers.rank() == 0;
-        trainer.join(ranks.peers, ranks.idle).map_err(|error| told_once(error.into(), is_first))?;
+        trainer.join(ranks.peers, ranks.idle).map_err(|error| told_once(error.into(), rank))?;
     }
     session.train(trainer, begin, host).map_err(|error| {
         let error = advise_smaller_model(&session.setup, error);
         let error = explain_shortage(&session.folder, &session.setup.device, error);
-        session.folder.advise(error)
+        told_once(session.folder.advise(error), rank)
     })
 }
 
-/// An error of a rank, which another rank tells if it is the one that failed, or the first of all
-/// that have the same settings and numbers.
-fn told_once(error: Error, is_first: bool) -> Error {
+/// An error of `rank`, which another rank tells if it is the one that failed, or the first of all
+/// that have the same settings.
+fn told_once(error: Error, rank: usize) -> Error {
     let is_told_by_another = match error.find::<trainer::Error>() {
         Some(trainer::Error::OnRank { .. }) => true,
-        Some(trainer::Error::CannotReduceFurther { source, .. }) => matches!(**source, trainer::Error::OnRank { .. }),
-        Some(
-            trainer::Error::NotDistributed { .. }
-            | trainer::Error::TooManyRanks { .. }
-            | trainer::Error::NotFinite { .. }
-            | trainer::Error::LossSpike { .. }
-            | trainer::Error::Scale(_)
-            | trainer::Error::Diverged { .. },
-        ) => !is_first,
+        Some(trainer::Error::NotDistributed { .. } | trainer::Error::TooManyRanks { .. }) => rank > 0,
         _ => false,
     };
     if is_told_by_another { error.told_by_another() } else { error }
@@ -309,7 +301,7 @@ impl Session {
         let peers = trainer.leave();
         let SessionResult { outcome, watched, interrupted_rank, _run_lock } = match result {
             Ok(result) => result,
-            Err(error) => return end_with(told_once(error, is_first), peers, host),
+            Err(error) => return end_with(error, peers, host),
         };
         peers.into_iter().for_each(|peers| finish(peers, host));
         let Some(watched) = watched.filter(|_| is_first) else {
@@ -616,27 +608,4 @@ fn unless_cancelled<T>(result: Result<T>) -> Result<Option<T>> {
 /// True if a tensor is an input of the model.
 fn is_of_data(tensor: &str) -> bool {
     tensor == "targets" || tensor == "features" || tensor.starts_with("features.")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// All ranks told that the run diverged, or that one of them had too little memory.
-    #[test]
-    fn an_error_of_several_ranks_is_told_once() {
-        let spike = || trainer::Error::LossSpike { step: 3, loss: 9.0, median: 1.0, factor: 5.0 };
-        let on_rank = || trainer::Error::OnRank { rank: 1, message: "no memory".to_owned(), is_shortage: true };
-        let own = || trainer::Error::Gather { first: 0, last: 0, count: 1, source: "no memory".into() };
-        let reduced = |source| trainer::Error::CannotReduceFurther { step: 3, batch_size: 1, source: Box::new(source) };
-        let diverged = || trainer::Error::Diverged { rollbacks: 2, source: Box::new(spike()) };
-        let tell = |error: &dyn Fn() -> trainer::Error| {
-            [true, false].map(|is_first| !told_once(error().into(), is_first).is_told_by_another())
-        };
-        assert_eq!(tell(&on_rank), [false, false]);
-        assert_eq!(tell(&|| reduced(on_rank())), [false, false]);
-        assert_eq!(tell(&|| reduced(own())), [true, true]);
-        assert_eq!([tell(&spike), tell(&diverged)], [[true, false]; 2]);
-        assert_eq!(tell(&|| trainer::Error::TooManyRanks { ranks: 3, blocks: 2 }), [true, false]);
-    }
 }
