@@ -127,8 +127,8 @@ pub fn train(request: &TrainRequest, host: &Host<'_>) -> Result<Training> {
     let device = resolve_device(&request.device, trained_on.as_deref(), ranks.is_some(), gpus).to_owned();
     let request = &TrainRequest { device, ..request.clone() };
     if let Some(folds) = FoldPlan::from_config(&config)? {
-        if let Some(mut ranks) = ranks {
-            return ranks.settle(Err(folds_not_distributed()));
+        if ranks.is_some() {
+            return Err(folds_not_distributed());
         }
         return folds::train_folds(request, &folder, config, folds, host);
     }

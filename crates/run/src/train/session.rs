@@ -71,7 +71,6 @@ pub(super) fn train(
     mut ranks: Option<Ranks>,
     told: &[String],
 ) -> Result<Trained> {
-    let rank = ranks.as_ref().map_or(0, |ranks| ranks.peers.rank());
     let prepared = prepare(request, folder, config, begin, host, ranks.as_ref(), told);
     let (session, mut trainer) = match &mut ranks {
         Some(ranks) => ranks.settle(prepared).and_then(|(session, trainer)| {
@@ -84,24 +83,15 @@ pub(super) fn train(
     }
     .or_else(|error| end_with(error, ranks.take().map(|ranks| ranks.peers), host))?;
     if let Some(ranks) = ranks {
-        trainer.join(ranks.peers, ranks.idle).map_err(|error| told_once(error.into(), rank))?;
+        trainer.join(ranks.peers, ranks.idle)?;
     }
     session.train(trainer, begin, host).map_err(|error| {
         let error = advise_smaller_model(&session.setup, error);
         let error = explain_shortage(&session.folder, &session.setup.device, error);
-        told_once(session.folder.advise(error), rank)
+        let error = session.folder.advise(error);
+        let is_on_another = error.find().is_some_and(|error| matches!(error, trainer::Error::OnRank { .. }));
+        if is_on_another { error.told_by_another() } else { error }
     })
-}
-
-/// An error of `rank`, which another rank tells if it is the one that failed, or the first of all
-/// that have the same settings.
-fn told_once(error: Error, rank: usize) -> Error {
-    let is_told_by_another = match error.find::<trainer::Error>() {
-        Some(trainer::Error::OnRank { .. }) => true,
-        Some(trainer::Error::NotDistributed { .. } | trainer::Error::TooManyRanks { .. }) => rank > 0,
-        _ => false,
-    };
-    if is_told_by_another { error.told_by_another() } else { error }
 }
 
 /// Ends the exchange of `peers` unless one of them is lost; returns `error`.
