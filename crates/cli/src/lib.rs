@@ -38,11 +38,7 @@ fn answer(cli: Cli) -> u8 {
         answer.print(form)?;
         Ok(answer.exit_code())
     });
-    printed.unwrap_or_else(|error: Error| match form {
-        // A program reads one error of a run of several processes.
-        Form::Json if error.is_told_by_another() => exit::code(error.kind()),
-        _ => fail(form, error.kind(), &error.to_string()),
-    })
+    printed.unwrap_or_else(|error: Error| fail(form, error.kind(), &error.to_string()))
 }
 
 /// Prints help, the version, or the fault of a command line.

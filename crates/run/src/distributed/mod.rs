@@ -135,7 +135,7 @@ impl Ranks {
     /// `own` if no rank has failed. Otherwise a failed rank gets its own error, the others that of
     /// the first failed rank.
     pub(crate) fn settle<T>(&mut self, own: Result<T>) -> Result<T> {
-        settle(own, self.peers.rank(), |message| first_failure(&mut *self.peers, message).map_err(|error| lost(&error)))
+        settle(own, |message| first_failure(&mut *self.peers, message).map_err(|error| lost(&error)))
     }
 
     /// Refuses a process one of whose `facts` differs from that of rank 0.
@@ -196,23 +196,17 @@ pub(crate) fn folds_not_distributed() -> Error {
     )
 }
 
-/// As [`Ranks::settle`], on `rank`. `first_failure` tells the other ranks the message of `own`, and
-/// answers the first rank that failed with its message.
+/// As [`Ranks::settle`]. `first_failure` tells the other ranks the message of `own`, and answers
+/// the first rank that failed with its message.
 pub(crate) fn settle<T>(
     own: Result<T>,
-    rank: usize,
     first_failure: impl FnOnce(Option<&[u8]>) -> Result<Option<(usize, Vec<u8>)>>,
 ) -> Result<T> {
     let message = own.as_ref().err().map(|error| error.exact_message().into_bytes());
     match (own, first_failure(message.as_deref())?) {
-        // What is wrong with settings or data fails on all ranks.
-        (Err(error), Some((failed, told))) if failed != rank && message.as_ref() == Some(&told) => {
-            Err(error.told_by_another())
-        }
         (own, None) | (own @ Err(_), _) => own,
-        (Ok(_), Some((failed, message))) => {
-            let message = format!("rank {failed} failed: {}", String::from_utf8_lossy(&message));
-            Err(Error::failed(message).told_by_another())
+        (Ok(_), Some((rank, message))) => {
+            Err(Error::failed(format!("rank {rank} failed: {}", String::from_utf8_lossy(&message))))
         }
     }
 }
@@ -322,18 +316,9 @@ mod tests {
             let mut ranks = Ranks { peers, idle: IdleRanks::Refuse, share };
             let same = ranks.require_same(&[("version", if rank == 1 { "2" } else { "1" }.to_owned())]);
             let settled = ranks.settle(if rank == 2 { Err(Error::data("no file")) } else { Ok(()) });
-            let alike = ranks.settle(Err(Error::data("no series")));
-            let told = |result: Result<()>| {
-                let error = result.unwrap_err();
-                (error.to_string(), !error.is_told_by_another())
-            };
-            Ok::<_, ()>([same, settled, alike].map(told))
+            Ok::<_, ()>([same, settled].map(|result| result.unwrap_err().to_string()))
         });
-        for (rank, [same, settled, alike]) in found.iter().enumerate() {
-            // Each rank told the error.
-            assert_eq!([same.1, settled.1, alike.1], [rank == 1, rank == 2, rank == 0]);
-            assert_eq!(alike.0, "no series");
-            let [same, settled] = [&same.0, &settled.0];
+        for (rank, [same, settled]) in found.iter().enumerate() {
             assert!(same.contains("rank 1 has another version than rank 0: 2, and 1 there"), "{same}");
             assert_eq!(settled == "no file", rank == 2, "{settled}");
             assert!(settled.ends_with("no file"), "{settled}");

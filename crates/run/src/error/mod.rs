@@ -51,8 +51,6 @@ pub struct Error {
     fields: Vec<(&'static str, Value)>,
     /// True if options that fix the cause end the message.
     has_advice: bool,
-    /// True if another process of the run tells it.
-    is_told_by_another: bool,
 }
 
 #[derive(Debug)]
@@ -70,7 +68,6 @@ impl Error {
             cause: Cause::Message(message.into()),
             fields: Vec::new(),
             has_advice: true,
-            is_told_by_another: false,
         }
     }
 
@@ -104,7 +101,6 @@ impl Error {
                 cause: Cause::Library(cause),
                 fields: Vec::new(),
                 has_advice: true,
-                is_told_by_another: false,
             },
         }
     }
@@ -126,18 +122,6 @@ impl Error {
     pub(crate) fn without_advice(mut self) -> Self {
         self.has_advice = false;
         self
-    }
-
-    /// The same error of a run of several processes, another of which tells it.
-    #[must_use]
-    pub(crate) fn told_by_another(mut self) -> Self {
-        self.is_told_by_another = true;
-        self
-    }
-
-    /// True if another process of the run tells the error, so that a program may read it once.
-    pub fn is_told_by_another(&self) -> bool {
-        self.is_told_by_another
     }
 
     /// The first cause of this type.

@@ -88,9 +88,7 @@ pub(super) fn train(
     session.train(trainer, begin, host).map_err(|error| {
         let error = advise_smaller_model(&session.setup, error);
         let error = explain_shortage(&session.folder, &session.setup.device, error);
-        let error = session.folder.advise(error);
-        let is_on_another = error.find().is_some_and(|error| matches!(error, trainer::Error::OnRank { .. }));
-        if is_on_another { error.told_by_another() } else { error }
+        session.folder.advise(error)
     })
 }
 
@@ -385,8 +383,7 @@ impl Session {
     /// Trains to the end of the session.
     fn run_training(&self, trainer: &mut Trainer, begin: Begin, host: &Host<'_>) -> Result<SessionResult> {
         let run_lock = if trainer.is_first() { self.folder.take().map(Some) } else { Ok(None) };
-        let rank = trainer.rank().rank();
-        let mut run_lock = settle(run_lock, rank, |message| Ok(trainer.first_failure(message)?))?;
+        let mut run_lock = settle(run_lock, |message| Ok(trainer.first_failure(message)?))?;
         let checkpoints = self.folder.keep_checkpoints(&self.setup.config);
         let run = self.setup.run(&checkpoints);
         let resumed = match begin {
@@ -409,7 +406,7 @@ impl Session {
             true => self.watch(resume_point, begin, host).map(Some),
             false => host.cancel.watch(STEP_PATIENCE).map(|()| None),
         };
-        let mut watch = settle(watch, rank, |message| Ok(trainer.first_failure(message)?))?;
+        let mut watch = settle(watch, |message| Ok(trainer.first_failure(message)?))?;
         let (mut rollbacks, mut failure) = (resume_point.rollbacks, None);
         let outcome = trainer.train(&run, &mut |event| {
             if let Event::Rollback(rollback) = &event {

@@ -143,7 +143,7 @@ impl Trainer {
     }
 
     /// This rank of its world.
-    pub fn rank(&self) -> Rank {
+    pub(in crate::train) fn rank(&self) -> Rank {
         self.process_group.as_ref().map_or_else(Rank::default, |process_group| {
             Rank::new(process_group.peers.rank(), process_group.peers.world()).expect("a rank of its world")
         })
