@@ -212,6 +212,31 @@ class Graphs(InFolder):
         seen = np.concatenate([batch["graph"] for own in by_nodes for batch in own])
         self.assertEqual(len(set(seen)), len(seen))
 
+    def test_another_number_of_ranks_goes_on_with_whole_batches(self) -> None:
+        def loader(rank: int = 0, ranks: int = 1) -> mb.graph.GraphLoader:
+            return self.graphs[2:].loader(nodes=20, shuffle=True, seed=2, rank=rank, world_size=ranks)
+
+        def standing(ranks: int, batches: int) -> dict[str, Any]:
+            other = loader(0, ranks)
+            for _ in zip(range(batches), other):
+                pass
+            return other.state_dict()
+
+        def rest(state: dict[str, Any], rank: int = 0, ranks: int = 1) -> list[list[int]]:
+            other = loader(rank, ranks)
+            other.load_state_dict(state)
+            return [batch["graph"].tolist() for batch in other]
+
+        whole = [batch["graph"].tolist() for batch in loader()]
+        # From one rank to two, and from two to one.
+        for rank in range(2):
+            end = len(whole) // 2 * 2
+            self.assertEqual(rest(standing(1, 4), rank, 2), whole[4 + rank : end : 2])
+        self.assertEqual(rest(standing(2, 2)), whole[4:])
+        self.assertEqual(rest({**standing(1, 4), "batch": 0}, 1, 2), whole[1 : len(whole) // 2 * 2 : 2])
+        with self.assertRaisesRegex(mb.ConfigError, "world_size=1, whose ranks have had 3 batches together, and 2 ranks cannot"):
+            rest(standing(1, 3), 0, 2)
+
     def test_some_graphs_are_chosen(self) -> None:
         some = self.graphs[[4, 9, 2]]
         self.assertEqual(some.keys, [self.graphs.keys[number] for number in (4, 9, 2)])

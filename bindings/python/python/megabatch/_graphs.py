@@ -405,15 +405,43 @@ class GraphLoader(InTurn):
         self._epoch, self._batch = epoch + 1, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands, for `load_state_dict` of one with the same graphs and options."""
+        """Where the loader stands, for `load_state_dict` of one with the same graphs and options, of any rank. With
+        `nodes` or `edges`, another world size goes on where its ranks have had as many batches each."""
         epoch, batch = self._place()
-        return {"version": 1, "epoch": epoch, "batch": batch, "order": dict(self._order)}
+        return {
+            "version": 1,
+            "epoch": epoch,
+            "batch": batch,
+            "world_size": self._world_size,
+            "order": dict(self._order),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where another loader stood."""
         require_same_order(state, self._order, {"graphs": "other graphs", "chosen": "another choice of graphs"})
-        self._epoch, self._batch = checked_place(state, lambda epoch: len(self._batches(epoch)))
+        place = self._own_place(state) if self._is_bounded_by_size() else state
+        self._epoch, self._batch = checked_place(place, lambda epoch: len(self._batches(epoch)))
         self._resumes = True
+
+    def _own_place(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A state whose batches are those of this rank. Ranks take whole batches in turn, so that the batches which all
+        ranks of the other loader have had are shared out anew."""
+        own = self._world_size
+        ranks = whole_number(state.get("world_size", own), "world_size", 1)
+        if ranks == own:
+            return state
+        taken = whole_number(state.get("batch"), "batch") * ranks
+        if taken % own:
+            raise ConfigError(
+                f"the state is of a loader with world_size={ranks}, whose ranks have had {taken} batches together, and "
+                f"{own} ranks cannot have had as many each: give a state of world_size={own}, or one at the start of an epoch",
+                key="world_size",
+            )
+        return {**state, "batch": taken // own}
+
+    def _is_bounded_by_size(self) -> bool:
+        """True if batches are bounded by nodes or edges, so that ranks take whole ones."""
+        return self._bounds["nodes"] is not None or self._bounds["edges"] is not None
 
     def _place(self) -> tuple[int, int]:
         batches = len(self._batches(self._epoch))
@@ -456,7 +484,7 @@ class GraphLoader(InTurn):
         ranks = self._world_size
         if ranks == 1:
             return batches
-        if self._bounds["nodes"] is None and self._bounds["edges"] is None:
+        if not self._is_bounded_by_size():
             # A rank without graphs would take no step.
             parts = (np.array_split(batch, ranks) for batch in batches if len(batch) >= ranks)
             return [part[self._rank] for part in parts]
