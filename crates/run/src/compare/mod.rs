@@ -275,7 +275,7 @@ impl Side {
             "samples_per_s": self.samples_per_s(),
             "seconds": seconds,
             "planned_bytes": self.plan["memory"]["total_bytes"],
-            "allocated_bytes_peak": self.largest("allocated_bytes_peak").or_else(|| self.largest("allocated_bytes")),
+            "allocated_bytes_peak": self.largest("allocated_bytes_peak"),
             "reserved_bytes_peak": self.largest("reserved_bytes_peak"),
         })
     }
