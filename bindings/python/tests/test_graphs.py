@@ -201,6 +201,16 @@ class Graphs(InFolder):
                 self.graphs.loader(7, shuffle=True).load_state_dict({**half.state_dict(), key: value})
         with self.assertRaisesRegex(mb.ConfigError, "other graphs"):
             self.graphs[:39].loader(7, shuffle=True).load_state_dict(half.state_dict())
+        # Another file with as many graphs of these sizes.
+        edges = [np.array([[0], [1]])] * 40
+        saved = [
+            mb.graph.save([{"edge_index": one, "x": np.full((2, 1), x, np.float32)} for one in edges], self.folder / f"{x}.mbg")
+            for x in (1, 2)
+        ]
+        own = saved[0].loader(7, shuffle=True).state_dict()
+        mb.graph.open(saved[0].path).loader(7, shuffle=True).load_state_dict(own)
+        with self.assertRaisesRegex(mb.ConfigError, "the state is of a loader with other data"):
+            saved[1].loader(7, shuffle=True).load_state_dict(own)
 
     def test_ranks_share_an_epoch(self) -> None:
         parts = [[batch["graph"] for batch in self.graphs.loader(10, shuffle=True, rank=rank, world_size=3)] for rank in range(3)]

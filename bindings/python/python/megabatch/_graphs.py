@@ -22,7 +22,7 @@ from ._graph_forms import forms
 from ._loader_arguments import InTurn, checked_place, checked_ranks, refuse_unknown
 from ._requirements import required
 from .errors import ConfigError, DataError
-from .loader import require_same_order
+from .loader import require_same_data, require_same_order
 
 if TYPE_CHECKING:
     import torch
@@ -138,6 +138,11 @@ class Graphs(Sequence[Graph]):
     def edge_attributes(self) -> list[str]:
         """Names of the A attributes of edges."""
         return list(self._facts["edge_attributes"])
+
+    @functools.cached_property
+    def _mark(self) -> str | None:
+        """What tells the file from others."""
+        return self._file.native.fingerprint()
 
     @property
     def targets(self) -> list[str]:
@@ -414,11 +419,13 @@ class GraphLoader(InTurn):
             "batch": batch,
             "world_size": self._world_size,
             "order": dict(self._order),
+            "data": self._graphs._mark,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where another loader stood."""
         require_same_order(state, self._order, {"graphs": "other graphs", "chosen": "another choice of graphs"})
+        require_same_data(state, self._graphs._mark)
         place = self._own_place(state) if self._is_bounded_by_size() else state
         self._epoch, self._batch = checked_place(place, lambda epoch: len(self._batches(epoch)))
         self._resumes = True
