@@ -154,6 +154,18 @@ class Graphs(InFolder):
         np.testing.assert_array_equal(self.graphs.arrays(mask)["graph"], [0, 5])
         with self.assertRaisesRegex(mb.ConfigError, f"a value for each of the {len(self.graphs)} graphs, found .* shape 2$"):
             self.graphs.arrays(mask[:2])
+        # Keys are no places, as in graphs[which]: "2" is graph 1.
+        key = self.graphs.keys[1]
+        for which, numbers in (([key, self.graphs.keys[4]], [1, 4]), (key, [1]), (slice(0, 3), [0, 1, 2]), (-1, [39]), ([], [])):
+            some: Any = which
+            self.assertEqual(self.graphs.arrays(some)["graph"].tolist(), numbers)
+            if not isinstance(which, (int, str)):
+                self.assertEqual(self.graphs[some].keys, [self.graphs.keys[number] for number in numbers])
+        for which in ([1.5], 1.5, [[1, 2]], [None], np.array([1.0])):
+            wrong: Any = which
+            for call in (self.graphs.arrays, self.graphs.__getitem__):
+                with self.assertRaisesRegex(mb.ConfigError, "^which=.*: expected places of graphs, keys, a slice or a mask$"):
+                    call(wrong)
 
     def test_an_epoch_has_every_graph_once_in_an_order_of_its_own(self) -> None:
         loader = self.graphs.loader(batch_size=7, shuffle=True, seed=3)
@@ -256,6 +268,9 @@ class Graphs(InFolder):
         keys = some.keys
         with self.assertRaisesRegex(KeyError, f"{self.graphs.keys[0]} is none of these 3 graphs of .*; they go from {keys[0]} to {keys[2]}"):
             some[self.graphs.keys[0]]
+        self.assertEqual((some.index(keys[1]), some.index(some[2])), (1, 2))
+        with self.assertRaisesRegex(ValueError, f"^'{self.graphs.keys[0]}' is none of these 3 graphs of .*; they go from"):
+            some.index(self.graphs.keys[0])
 
     def test_what_is_wrong_is_named(self) -> None:
         with self.assertRaisesRegex(mb.ConfigError, "^batch_size=0: expected a whole number from 1 on$"):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
-from ._arguments import flag, mask_places, require, whole_number
+from ._arguments import flag, mask_places, require, whole_number, wrong
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
 from ._loader_arguments import InTurn, checked_place, checked_ranks, refuse_unknown
@@ -29,11 +29,13 @@ if TYPE_CHECKING:
 
     from .dataset import Dataset
 
-Indices = Union[slice, Sequence[int], npt.NDArray[np.integer[Any]]]
+Indices = Union[slice, Sequence[int], list[str], npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]
+"""Places of graphs, keys in a list, or a mask."""
 Key = Union[int, str, datetime.date, np.datetime64]
 """The place of a graph, its key, or the time that the key is."""
 Arrays = dict[str, npt.NDArray[Any]]
 
+_KEYS = (int, np.integer, str, datetime.date, np.datetime64)
 _ARRAYS = "without it, graphs.loader() gives batches as arrays of numpy"
 _UNKNOWN_NS = np.iinfo(np.int64).min
 # By the library whose DataLoader would join graphs: the option of `Graphs.loader` that does, and what it gives.
@@ -176,10 +178,9 @@ class Graphs(Sequence[Graph]):
     def __getitem__(self, which: Indices) -> Graphs: ...
 
     def __getitem__(self, which: Key | Indices) -> Graph | Graphs:
-        if isinstance(which, (int, np.integer, str, datetime.date, np.datetime64)):
+        if isinstance(which, _KEYS):
             return self._graph(self._number(which))
-        chosen = self._numbers[which if isinstance(which, slice) else np.asarray(which)]
-        return Graphs(self._file, chosen)
+        return Graphs(self._file, self._chosen(which))
 
     def __getitems__(self, places: Sequence[int]) -> list[Graph]:
         """The graphs at these places, which a `DataLoader` of PyTorch with a `collate_fn` of its own joins."""
@@ -200,15 +201,20 @@ class Graphs(Sequence[Graph]):
     def __contains__(self, key: object) -> bool:
         return key in self.keys if isinstance(key, str) else super().__contains__(key)
 
-    def arrays(self, which: Sequence[int] | npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_]) -> Arrays:
-        """The graphs at these places, or those of a mask, as one graph without edges between them: `edge_index`
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """The place of a key, or of a graph by its key."""
+        key, keys = value.key if isinstance(value, Graph) else value, self.keys
+        try:
+            return keys.index(key, start, len(keys) if stop is None else stop)
+        except ValueError:
+            raise ValueError(f"{key!r} is none of these {len(self)} graphs of {self.path}; {self._span()}") from None
+
+    def arrays(self, which: Key | Indices) -> Arrays:
+        """The graphs that `graphs[which]` has, as one graph without edges between them: `edge_index`
         `[2, E]`, `batch` `[N]`, the graph of each node, `ptr` [G + 1], the first node of each graph, `graph` `[G]`, the
         number of each in the file, and, where the file has them, `x` [N, F], `edge_weight` `[E]`, `edge_attr` [E, A] and
         `y`, [N, K] or [G, K]. Of `mb.graph.save`, they have the types and dimensions of what was saved."""
-        chosen = np.asarray(which)
-        if chosen.dtype == np.bool_:
-            chosen = mask_places(chosen, "which", len(self), "graphs")
-        return self._arrays(self._numbers[chosen.astype(np.int64)])
+        return self._arrays(self._chosen(which))
 
     def pyg(self, which: Key) -> Any:
         """A graph as a `Data` of PyTorch Geometric, with edges by the node that they go to. Its tensors of floats lie
@@ -273,6 +279,21 @@ class Graphs(Sequence[Graph]):
 
             device = checked_device(device, self.path)
         return GraphLoader(items, bounds, shuffle, seed, drop_last, rank, world_size, pyg, device)
+
+    def _chosen(self, which: Key | Indices) -> npt.NDArray[np.int64]:
+        """The numbers of graphs in the file: of a slice, a mask, or places and keys, one or several."""
+        if isinstance(which, slice):
+            return self._numbers[which]
+        given: Any = which
+        places = np.asarray(given)
+        if places.dtype == np.bool_ and places.ndim:
+            return self._numbers[mask_places(places, "which", len(self), "graphs")]
+        if places.dtype.kind in "iu" and places.ndim < 2:
+            return self._numbers[np.atleast_1d(places)]
+        keys: list[Any] = [given] if places.ndim == 0 else list(given)
+        if places.ndim > 1 or places.dtype == np.bool_ or not all(isinstance(key, _KEYS) for key in keys):
+            raise wrong(which, "which", "places of graphs, keys, a slice or a mask")
+        return np.array([self._number(key) for key in keys], np.int64)
 
     def _number(self, which: Key) -> int:
         """The number of a graph in the file."""
