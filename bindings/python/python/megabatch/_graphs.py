@@ -110,7 +110,7 @@ class Graphs(Sequence[Graph]):
         if len(self) != len(self._file.native) or not np.array_equal(self._numbers, np.arange(len(self))):
             raise ConfigError(
                 f"these are {len(self)} of the {len(self._file.native)} graphs of {self.path}: expected the whole file, as "
-                f"mb.graph.open gives it",
+                f"mb.graph.open gives it; run.predict(graphs.path, samples=…) predicts some of its graphs",
                 key="graph",
             )
         return self.path
