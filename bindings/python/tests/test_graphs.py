@@ -410,6 +410,7 @@ class Graphs(InFolder):
             ({"y": lambda k: np.array([k % 2 == 0])}, "y", np.bool_, (12,)),
             ({"y": lambda k: np.array([0, 1, k % 4])}, "y", np.int64, (36,)),
             ({"x": lambda _: numbers}, "x", np.int64, (36, 2)),
+            ({"x": lambda k: np.full((3, 2), k / 10)}, "x", np.float32, (36, 2)),
             ({"x": lambda k: numbers if k else floats}, "x", np.float32, (36, 2)),
             ({"edge_attr": lambda k: np.arange(3) + k}, "edge_attr", np.int64, (36,)),
         )
@@ -455,7 +456,7 @@ class Graphs(InFolder):
             ([{**good, "y": np.array(["a"])}], mb.DataError, "graph 0: y is .* expected numbers of 1 or 2 dimensions"),
             ([good, {"edge_index": good["edge_index"]}], mb.DataError, "graph 1 has edge_index, and those before have edge_index, x"),
             ([{**good, "edge_index": np.array([[0, 2], [1, 0]])}], mb.DataError, "nodes 0 to 2, and there are 2"),
-            ([{**good, "x": np.full((2, 3), 0.1)}], mb.DataError, "x of float64 has numbers that float32 cannot hold"),
+            ([{**good, "x": np.full((2, 3), 1e39)}], mb.DataError, "x of float64 has numbers that float32 cannot hold"),
             ([{**good, "edge_weight": np.ones(3)}], mb.DataError, "edge_weight has 3 rows, expected 2"),
             ([{"x": good["x"]}], mb.DataError, "graph 0 has no edge_index"),
             ([], mb.DataError, "there are no graphs"),
