@@ -30,6 +30,8 @@ const ALIGNED_PARTS_MAX: usize = 16;
 pub(crate) enum ElementKind {
     Float,
     Integer,
+    /// 0 or 1 by the names FALSE and TRUE, as h5py writes booleans.
+    Boolean,
     Other,
 }
 
@@ -133,7 +135,7 @@ impl NumericDataset {
             object: object.to_owned(),
             shape,
             chunk: dataset.chunk(),
-            to_f32: ToF32::new(&dataset, kind == ElementKind::Integer),
+            to_f32: ToF32::new(&dataset, kind != ElementKind::Float),
             is_read_as_f32: expect.kinds.contains(&ElementKind::Float),
             opened: file.opened.clone(),
             reading: Arc::clone(&file.reading),
@@ -484,6 +486,7 @@ fn kind_of(dataset: &Dataset) -> (ElementKind, String) {
         Ok(kind @ (TypeDescriptor::Integer(_) | TypeDescriptor::Unsigned(_))) => {
             (ElementKind::Integer, kind.to_string())
         }
+        Ok(kind @ TypeDescriptor::Boolean) => (ElementKind::Boolean, kind.to_string()),
         Ok(kind) => (ElementKind::Other, kind.to_string()),
         Err(_) => (ElementKind::Other, "a type that is not supported".to_owned()),
     }

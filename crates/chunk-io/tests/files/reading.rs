@@ -186,6 +186,23 @@ fn windows_that_are_held_unchecked_are_checked_where_they_are_asked_for() {
     }
 }
 
+/// They were refused, and h5py writes them for `targets > 0`.
+#[test]
+fn targets_of_booleans_are_zero_or_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("signs.h5");
+    {
+        let file = hdf5::File::create(&path).unwrap();
+        file.new_dataset::<f32>().shape([4, 3, 2]).create("features").unwrap();
+        let signs = file.new_dataset::<bool>().shape([4]).create("targets").unwrap();
+        signs.write_raw(&[true, false, false, true]).unwrap();
+    }
+    let source = open(&path, FROM_FILE);
+    let mut targets = [0.5; 4];
+    source.read_targets(&[0, 1, 2, 3], &mut targets).unwrap();
+    assert_eq!(targets, [1.0, 0.0, 0.0, 1.0]);
+}
+
 /// The text was that of a series, which is made of bars.
 #[test]
 fn an_infinite_target_of_windows_is_told_of_in_their_words() {
