@@ -186,6 +186,26 @@ fn windows_that_are_held_unchecked_are_checked_where_they_are_asked_for() {
     }
 }
 
+/// It was called infinite, and a gap.
+#[test]
+fn a_number_beyond_the_range_of_f32_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.h5");
+    {
+        let file = hdf5::File::create(&path).unwrap();
+        let mut values = vec![1.0_f64; 4 * 3 * 2];
+        values[2 * 6 + 3] = -1e39;
+        file.new_dataset::<f64>().shape([4, 3, 2]).create("features").unwrap().write_raw(&values).unwrap();
+        file.new_dataset::<f64>().shape([4, 1]).create("targets").unwrap();
+    }
+    let source = open(&path, SourceOptions { non_finite: NonFinite::Fail, ..FROM_FILE });
+    let mut block = SampleBlock::zeros(source.shape(), 4);
+    let error = source.read(0..4, block.slices()).unwrap_err().to_string();
+    let expected = "/features[2]: expected a sample of finite features, found -inf for feature_1 in row 1 of its window: \
+                    -1e39, which is beyond the range of 32-bit floats; scale the numbers before the file is written";
+    assert!(error.contains(expected), "{error}");
+}
+
 /// They were refused, and h5py writes them for `targets > 0`.
 #[test]
 fn targets_of_booleans_are_zero_or_one() {
