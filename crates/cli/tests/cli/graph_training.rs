@@ -260,6 +260,10 @@ fn a_classifier_of_graphs_predicts_the_class_and_its_probabilities() {
         assert!((fields[2] + fields[3] - 1.0).abs() < 1e-6, "{line}");
         assert_eq!(fields[1], f64::from(u8::from(fields[3] > fields[2])), "{line}");
     }
+    // The sizes are those of the weights.
+    stage.succeeds("export --run run --out model.safetensors");
+    stage.succeeds("import model.safetensors --data shapes.mbg --out imported");
+    assert!(stage.text("imported/config.yaml").contains("graph_hidden: 4"));
     let [message, _] = stage.fails("export --run run --out model.onnx", 2);
     assert!(message.contains("run: its samples are graphs, and only"), "{message}");
     let answer = stage.succeeds("predict --run run --out shapes.h5");
