@@ -20,7 +20,8 @@ use crate::text::shown;
 pub struct ImportRequest {
     /// The weights, in safetensors, with PyTorch's names, shapes and gate order.
     pub weights: PathBuf,
-    /// Settings. Those of the recurrence and of graph attention are taken from the weights where they are not set.
+    /// Settings. Those of the recurrence and of graph attention are taken from the weights where
+    /// they are not set.
     pub settings: SettingSources,
     /// Data with the shape of the model; goes over `data.path`.
     pub data: Option<PathBuf>,

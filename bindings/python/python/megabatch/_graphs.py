@@ -178,7 +178,7 @@ class Graphs(Sequence[Graph]):
     def __getitem__(self, which: Indices) -> Graphs: ...
 
     def __getitem__(self, which: Key | Indices) -> Graph | Graphs:
-        if isinstance(which, _KEYS):
+        if isinstance(which, _KEYS) and not isinstance(which, bool):
             return self._graph(self._number(which))
         return Graphs(self._file, self._chosen(which))
 
