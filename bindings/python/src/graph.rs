@@ -39,6 +39,11 @@ impl Graphs {
         facts(py, &self.reader.facts())
     }
 
+    /// Fingerprint of the file, of all its bytes.
+    fn fingerprint(&self) -> String {
+        self.reader.fingerprint()
+    }
+
     /// Number of the graph with a key.
     fn find(&self, py: Python<'_>, key: &str) -> PyResult<usize> {
         self.reader.find(key).or_raise(py)

@@ -340,8 +340,11 @@ class Datasets(InFolder):
         for wrong in (400, [3, -401]):
             with self.assertRaisesRegex(IndexError, "400|-401"):
                 ds[wrong]
-        with self.assertRaises(mb.ConfigError):
-            ds[5:5]
+        part = ds.split()[0]
+        nothing: list[typing.Any] = [[], slice(5, 5), np.array([])]
+        for own, places in [(ds, np.zeros(400, bool)), *((own, places) for own in (ds, part) for places in nothing)]:
+            empty = own[places]
+            self.assertEqual((empty["M1"].shape, empty["sample"].tolist()), ((0, 7, 3), []))
         # There is nothing to compare with the name of the only instrument.
         name: typing.Any = "EURUSD"
         with self.assertRaisesRegex(mb.ConfigError, r"'EURUSD' is none; places are numbers, as in dataset\[0\] or"):

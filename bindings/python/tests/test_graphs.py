@@ -154,6 +154,18 @@ class Graphs(InFolder):
         np.testing.assert_array_equal(self.graphs.arrays(mask)["graph"], [0, 5])
         with self.assertRaisesRegex(mb.ConfigError, f"a value for each of the {len(self.graphs)} graphs, found .* shape 2$"):
             self.graphs.arrays(mask[:2])
+        # Keys are no places, as in graphs[which]: "2" is graph 1.
+        key = self.graphs.keys[1]
+        for which, numbers in (([key, self.graphs.keys[4]], [1, 4]), (key, [1]), (slice(0, 3), [0, 1, 2]), (-1, [39]), ([], [])):
+            some: Any = which
+            self.assertEqual(self.graphs.arrays(some)["graph"].tolist(), numbers)
+            if not isinstance(which, (int, str)):
+                self.assertEqual(self.graphs[some].keys, [self.graphs.keys[number] for number in numbers])
+        for which in ([1.5], 1.5, [[1, 2]], [None], np.array([1.0]), True):
+            wrong: Any = which
+            for call in (self.graphs.arrays, self.graphs.__getitem__):
+                with self.assertRaisesRegex(mb.ConfigError, "^which=.*: expected places of graphs, keys, a slice or a mask$"):
+                    call(wrong)
 
     def test_an_epoch_has_every_graph_once_in_an_order_of_its_own(self) -> None:
         loader = self.graphs.loader(batch_size=7, shuffle=True, seed=3)
@@ -201,6 +213,16 @@ class Graphs(InFolder):
                 self.graphs.loader(7, shuffle=True).load_state_dict({**half.state_dict(), key: value})
         with self.assertRaisesRegex(mb.ConfigError, "other graphs"):
             self.graphs[:39].loader(7, shuffle=True).load_state_dict(half.state_dict())
+        # Another file with as many graphs of these sizes.
+        edges = [np.array([[0], [1]])] * 40
+        saved = [
+            mb.graph.save([{"edge_index": one, "x": np.full((2, 1), x, np.float32)} for one in edges], self.folder / f"{x}.mbg")
+            for x in (1, 2)
+        ]
+        own = saved[0].loader(7, shuffle=True).state_dict()
+        mb.graph.open(saved[0].path).loader(7, shuffle=True).load_state_dict(own)
+        with self.assertRaisesRegex(mb.ConfigError, "the state is of a loader with other data"):
+            saved[1].loader(7, shuffle=True).load_state_dict(own)
 
     def test_ranks_share_an_epoch(self) -> None:
         parts = [[batch["graph"] for batch in self.graphs.loader(10, shuffle=True, rank=rank, world_size=3)] for rank in range(3)]
@@ -212,6 +234,31 @@ class Graphs(InFolder):
         seen = np.concatenate([batch["graph"] for own in by_nodes for batch in own])
         self.assertEqual(len(set(seen)), len(seen))
 
+    def test_another_number_of_ranks_goes_on_with_whole_batches(self) -> None:
+        def loader(rank: int = 0, ranks: int = 1) -> mb.graph.GraphLoader:
+            return self.graphs[2:].loader(nodes=20, shuffle=True, seed=2, rank=rank, world_size=ranks)
+
+        def standing(ranks: int, batches: int) -> dict[str, Any]:
+            other = loader(0, ranks)
+            for _ in zip(range(batches), other):
+                pass
+            return other.state_dict()
+
+        def rest(state: dict[str, Any], rank: int = 0, ranks: int = 1) -> list[list[int]]:
+            other = loader(rank, ranks)
+            other.load_state_dict(state)
+            return [batch["graph"].tolist() for batch in other]
+
+        whole = [batch["graph"].tolist() for batch in loader()]
+        # From one rank to two, and from two to one.
+        for rank in range(2):
+            end = len(whole) // 2 * 2
+            self.assertEqual(rest(standing(1, 4), rank, 2), whole[4 + rank : end : 2])
+        self.assertEqual(rest(standing(2, 2)), whole[4:])
+        self.assertEqual(rest({**standing(1, 4), "batch": 0}, 1, 2), whole[1 : len(whole) // 2 * 2 : 2])
+        with self.assertRaisesRegex(mb.ConfigError, "world_size=1, whose ranks have had 3 batches together, and 2 ranks cannot"):
+            rest(standing(1, 3), 0, 2)
+
     def test_some_graphs_are_chosen(self) -> None:
         some = self.graphs[[4, 9, 2]]
         self.assertEqual(some.keys, [self.graphs.keys[number] for number in (4, 9, 2)])
@@ -221,6 +268,9 @@ class Graphs(InFolder):
         keys = some.keys
         with self.assertRaisesRegex(KeyError, f"{self.graphs.keys[0]} is none of these 3 graphs of .*; they go from {keys[0]} to {keys[2]}"):
             some[self.graphs.keys[0]]
+        self.assertEqual((some.index(keys[1]), some.index(some[2])), (1, 2))
+        with self.assertRaisesRegex(ValueError, f"^'{self.graphs.keys[0]}' is none of these 3 graphs of .*; they go from"):
+            some.index(self.graphs.keys[0])
 
     def test_what_is_wrong_is_named(self) -> None:
         with self.assertRaisesRegex(mb.ConfigError, "^batch_size=0: expected a whole number from 1 on$"):
@@ -360,6 +410,7 @@ class Graphs(InFolder):
             ({"y": lambda k: np.array([k % 2 == 0])}, "y", np.bool_, (12,)),
             ({"y": lambda k: np.array([0, 1, k % 4])}, "y", np.int64, (36,)),
             ({"x": lambda _: numbers}, "x", np.int64, (36, 2)),
+            ({"x": lambda k: np.full((3, 2), k / 10)}, "x", np.float32, (36, 2)),
             ({"x": lambda k: numbers if k else floats}, "x", np.float32, (36, 2)),
             ({"edge_attr": lambda k: np.arange(3) + k}, "edge_attr", np.int64, (36,)),
         )
@@ -405,7 +456,7 @@ class Graphs(InFolder):
             ([{**good, "y": np.array(["a"])}], mb.DataError, "graph 0: y is .* expected numbers of 1 or 2 dimensions"),
             ([good, {"edge_index": good["edge_index"]}], mb.DataError, "graph 1 has edge_index, and those before have edge_index, x"),
             ([{**good, "edge_index": np.array([[0, 2], [1, 0]])}], mb.DataError, "nodes 0 to 2, and there are 2"),
-            ([{**good, "x": np.full((2, 3), 0.1)}], mb.DataError, "x of float64 has numbers that float32 cannot hold"),
+            ([{**good, "x": np.full((2, 3), 1e39)}], mb.DataError, "x of float64 has numbers that float32 cannot hold"),
             ([{**good, "edge_weight": np.ones(3)}], mb.DataError, "edge_weight has 3 rows, expected 2"),
             ([{"x": good["x"]}], mb.DataError, "graph 0 has no edge_index"),
             ([], mb.DataError, "there are no graphs"),
@@ -664,7 +715,7 @@ class CrossSections(InFolder):
         by_path = mb.plan(self.ds, model={**settings, "graph": self.graphs.path})
         for graphs in (self.graphs, self.graphs[:]):
             self.assertEqual(mb.plan(self.ds, model={**settings, "graph": graphs}).facts["model"], by_path.facts["model"])
-        with self.assertRaisesRegex(mb.ConfigError, "these are 3 of the .* graphs of .*: expected the whole file"):
+        with self.assertRaisesRegex(mb.ConfigError, "these are 3 of the .* graphs of .*: expected the whole file, .*samples=…"):
             mb.plan(self.ds, model={**settings, "graph": self.graphs[:3]})
         key = self.graphs.keys[4]
         day = pandas.Timestamp(key)

@@ -216,6 +216,13 @@ class NumbersThatAreNotFinite(InFolder):
             self.assertEqual(loader.state_dict()["batch"], 2, "the loader stands at the batch")
             self.assertEqual(int(np.isnan(ds[5]["targets"]).sum()), 1, "NaN is an unknown target")
 
+    def test_a_number_beyond_float32_is_no_gap(self) -> None:
+        path = self.folder / "large.h5"
+        with h5py.File(path, "w") as file:
+            file["features"], file["targets"] = np.full((4, 3, 2), 1e39), np.zeros((4, 1))
+        with self.assertRaisesRegex(mb.DataError, "is inf in .*: expected a finite number; .* or scale what is beyond the range"):
+            mb.open(path)[0]
+
     def test_an_infinite_target_is_refused(self) -> None:
         path = self.series(layout="windows").path
         with h5py.File(path, "r+") as file:

@@ -30,6 +30,8 @@ const ALIGNED_PARTS_MAX: usize = 16;
 pub(crate) enum ElementKind {
     Float,
     Integer,
+    /// 0 or 1 by the names FALSE and TRUE, as h5py writes booleans.
+    Boolean,
     Other,
 }
 
@@ -133,7 +135,7 @@ impl NumericDataset {
             object: object.to_owned(),
             shape,
             chunk: dataset.chunk(),
-            to_f32: ToF32::new(&dataset, kind == ElementKind::Integer),
+            to_f32: ToF32::new(&dataset, kind != ElementKind::Float),
             is_read_as_f32: expect.kinds.contains(&ElementKind::Float),
             opened: file.opened.clone(),
             reading: Arc::clone(&file.reading),
@@ -262,8 +264,23 @@ impl NumericDataset {
         else {
             return Ok(());
         };
-        let index = Some(first + rows_before + place / width);
+        let index = first + rows_before + place / width;
+        let (found, fix) = match self.stored_beyond_f32(index, place % width) {
+            Some(number) => {
+                let found = format!("{found}: {number:e}, which is beyond the range of 32-bit floats");
+                (found, "scale the numbers before the file is written".to_owned())
+            }
+            None => (found, fix),
+        };
+        let index = Some(index);
         Err(Error::invalid(&self.path, LayoutFault { object: self.object.clone(), index, expected, found, fix }))
+    }
+
+    /// The stored number of a row's column, if it is finite and no f32 can hold it.
+    fn stored_beyond_f32(&self, row: usize, column: usize) -> Option<f64> {
+        let mut stored = vec![0.0_f64; self.row_len()];
+        read_rows(&self.dataset, &(row..row + 1), &mut stored).ok()?;
+        stored.get(column).copied().filter(|number| number.is_finite() && !(*number as f32).is_finite())
     }
 
     /// Reads `rows` of the first axis into `out`, row-major.
@@ -484,6 +501,7 @@ fn kind_of(dataset: &Dataset) -> (ElementKind, String) {
         Ok(kind @ (TypeDescriptor::Integer(_) | TypeDescriptor::Unsigned(_))) => {
             (ElementKind::Integer, kind.to_string())
         }
+        Ok(kind @ TypeDescriptor::Boolean) => (ElementKind::Boolean, kind.to_string()),
         Ok(kind) => (ElementKind::Other, kind.to_string()),
         Err(_) => (ElementKind::Other, "a type that is not supported".to_owned()),
     }

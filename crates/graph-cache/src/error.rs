@@ -89,6 +89,12 @@ pub enum Error {
         remedy: &'static str,
     },
 
+    /// Molecules have no positions, which SDF needs.
+    #[error(
+        "graphs with no positions of nodes cannot be exported as SDF: build them of molecules with their positions"
+    )]
+    NoPositions,
+
     /// An array of a graph is not as long as its collection's schema says.
     #[error(
         "graph {graph:?}: {array} has {found} values, and {expected_rows} rows of {expected_columns} by the schema"

@@ -20,7 +20,8 @@ use crate::text::shown;
 pub struct ImportRequest {
     /// The weights, in safetensors, with PyTorch's names, shapes and gate order.
     pub weights: PathBuf,
-    /// Settings. Those of the recurrence are taken from the weights where they are not set.
+    /// Settings. Those of the recurrence and of graph attention are taken from the weights where
+    /// they are not set.
     pub settings: SettingSources,
     /// Data with the shape of the model; goes over `data.path`.
     pub data: Option<PathBuf>,
@@ -33,7 +34,8 @@ pub struct ImportRequest {
 /// # Errors
 /// A data error for weights that do not fit the model, a usage error for a folder that holds a run.
 pub fn import(request: &ImportRequest, host: &Host<'_>) -> Result<CommandReport> {
-    let found = recurrence(&supported_shapes(&request.weights)?);
+    let shapes = supported_shapes(&request.weights)?;
+    let found = [recurrence(&shapes), graph_attention(&shapes)].concat();
     let mut config = request.settings.load_over(&request.weights, &found, &host.environment)?;
     let data = data_path(&config, request.data.as_deref())?;
     config.set_path(&config::data::PATH, &std::path::absolute(data)?)?;
@@ -109,17 +111,80 @@ fn recurrence(weights: &[(String, Vec<usize>)]) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// The settings of graph attention, by key, that names and shapes of weights tell; none for weights
+/// without it.
+fn graph_attention(weights: &[(String, Vec<usize>)]) -> Vec<(&'static str, String)> {
+    let scores = |(name, shape): &(String, Vec<usize>)| {
+        let (layer, tensor) = name.strip_prefix("graph.")?.split_once('.')?;
+        let kind = match tensor {
+            "att_src" => "gat",
+            "att" => "gatv2",
+            _ => return None,
+        };
+        let &[1, heads, units] = shape.as_slice() else { return None };
+        Some((layer.parse::<usize>().ok()?, kind, heads, units))
+    };
+    let mut layers: Vec<_> = weights.iter().filter_map(scores).collect();
+    layers.sort_unstable();
+    let [(_, kind, heads, units), ..] = layers[..] else { return Vec::new() };
+    let (last, _, output_heads, _) = layers[layers.len() - 1];
+    let has = |tensor: &str| weights.iter().any(|(name, _)| name.starts_with("graph.") && name.ends_with(tensor));
+    let mut found = vec![
+        ("model.graph_attention", kind.to_owned()),
+        ("model.graph_layers", last.saturating_add(1).to_string()),
+        ("model.graph_residual", has(".res.weight").to_string()),
+        ("model.graph_edge_attributes", has(".lin_edge.weight").to_string()),
+    ];
+    let has_head = weights.iter().any(|(name, _)| name == "head.weight");
+    if !has_head {
+        found.push(("model.graph_output", "attention".to_owned()));
+        found.push(("model.graph_output_heads", output_heads.to_string()));
+    }
+    // A layer that is the output has sizes of its own.
+    if has_head || layers.len() > 1 {
+        found.push(("model.graph_heads", heads.to_string()));
+        found.push(("model.graph_hidden", units.to_string()));
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{recurrence, unsupported};
+    use super::{graph_attention, recurrence, unsupported};
+
+    /// The settings, `KEY=VALUE`, that `tell` finds in weights.
+    fn told(tell: fn(&[(String, Vec<usize>)]) -> Vec<(&'static str, String)>, weights: &[(&str, &[usize])]) -> String {
+        let weights: Vec<_> = weights.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())).collect();
+        tell(&weights).iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Weights of other sizes than the settings' defaults were refused with a list of shapes.
+    #[test]
+    fn graph_attention_is_told_by_its_weights() {
+        let gat = told(
+            graph_attention,
+            &[
+                ("graph.1.att_src", &[1, 2, 5]),
+                ("graph.0.att_src", &[1, 2, 5]),
+                ("graph.0.lin_edge.weight", &[10, 1]),
+                ("head.weight", &[3, 10]),
+            ],
+        );
+        let expected = "model.graph_attention=gat model.graph_layers=2 model.graph_residual=false \
+                        model.graph_edge_attributes=true model.graph_heads=2 model.graph_hidden=5";
+        assert_eq!(gat, expected);
+        let output = told(graph_attention, &[("graph.0.att", &[1, 6, 3]), ("graph.0.res.weight", &[3, 4])]);
+        let expected = "model.graph_attention=gatv2 model.graph_layers=1 model.graph_residual=true \
+                        model.graph_edge_attributes=false model.graph_output=attention model.graph_output_heads=6";
+        assert_eq!(output, expected);
+        assert_eq!(told(graph_attention, &[("graph.0.att", &[6, 3])]), "");
+        assert_eq!(told(graph_attention, &[("graph.x.att", &[1, 6, 3])]), "");
+        assert_eq!(told(graph_attention, &[("head.weight", &[2, 4])]), "");
+    }
 
     #[test]
     fn the_recurrence_is_told_by_its_weights() {
-        let case = |weights: &[(&str, &[usize])]| {
-            let weights: Vec<_> = weights.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())).collect();
-            let found = recurrence(&weights);
-            found.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
-        };
+        let case = |weights: &[(&str, &[usize])]| told(recurrence, weights);
         let lstm = case(&[
             ("lstm.M1.weight_ih_l0", &[16, 3]),
             ("lstm.M1.weight_hh_l0", &[16, 4]),

@@ -25,6 +25,9 @@ pub(crate) fn check(out: &Path, inputs: &[&Path]) -> Result<()> {
     if let Err(error) = resolve_target(out).and_then(|target| check_replaceable(&target)) {
         return refuse(&error.to_string());
     }
+    if is_in_checkpoints(out) {
+        return refuse("a run keeps its checkpoints in this folder, by which it is resumed");
+    }
     // The same refusal by every command, whichever way it writes: the system alone knows whether it
     // lets a file be made here.
     if let Err(error) = NewFile::create(out) {
@@ -36,6 +39,17 @@ pub(crate) fn check(out: &Path, inputs: &[&Path]) -> Result<()> {
         Some(_) => refuse("this is the file that is read; name another"),
         None => Ok(()),
     }
+}
+
+/// True if `out`, or the file that it is a link to, is within the folder of a run's checkpoints.
+fn is_in_checkpoints(out: &Path) -> bool {
+    let folder = resolve_target(out).and_then(|target| fs::canonicalize(folder_of(&target)));
+    folder.is_ok_and(|folder| {
+        folder.ancestors().any(|folder| {
+            let is_run = folder.parent().is_some_and(|run| run.join("config.yaml").is_file());
+            is_run && folder.ends_with("checkpoints")
+        })
+    })
 }
 
 /// Checks that `folder` is a folder, or does not exist yet.
@@ -93,5 +107,24 @@ mod tests {
             let error = check(name).unwrap();
             assert!(error.contains("cannot write here") && error.contains(reason), "{name}: {error}");
         }
+    }
+
+    /// `export` replaced the weights of a checkpoint.
+    #[test]
+    fn outputs_replace_no_checkpoint_of_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir_all(at("checkpoints/step-00000020")).unwrap();
+        let weights = at("checkpoints/step-00000020/model.safetensors");
+        fs::write(&weights, "").unwrap();
+        std::os::unix::fs::symlink(&weights, at("link")).unwrap();
+        let check = |out: &Path| check(out, &[]).err().map(|error| error.to_string());
+        assert_eq!(check(&weights), None, "no run has this folder");
+        fs::write(at("config.yaml"), "").unwrap();
+        for out in [weights, at("checkpoints/new"), at("link")] {
+            let error = check(&out).unwrap();
+            assert!(error.contains("a run keeps its checkpoints in this folder"), "{error}");
+        }
+        assert_eq!(check(&at("model.onnx")), None);
     }
 }

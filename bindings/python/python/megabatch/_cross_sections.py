@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .errors import ConfigError
+from .loader import file_mark
 
 if TYPE_CHECKING:
     import torch
@@ -79,6 +81,12 @@ class CrossSections:
 
     def __len__(self) -> int:
         return len(self._times)
+
+    @functools.cached_property
+    def _mark(self) -> str | None:
+        """What tells the two files from others."""
+        own = file_mark(self._dataset)
+        return None if own is None else f"{self._graphs._mark}-{own}"
 
     @property
     def keys(self) -> list[str]:

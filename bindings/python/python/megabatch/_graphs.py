@@ -16,24 +16,26 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _megabatch
-from ._arguments import flag, mask_places, require, whole_number
+from ._arguments import flag, mask_places, require, whole_number, wrong
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
 from ._loader_arguments import InTurn, checked_place, checked_ranks, refuse_unknown
 from ._requirements import required
 from .errors import ConfigError, DataError
-from .loader import require_same_order
+from .loader import require_same_data, require_same_order
 
 if TYPE_CHECKING:
     import torch
 
     from .dataset import Dataset
 
-Indices = Union[slice, Sequence[int], npt.NDArray[np.integer[Any]]]
+Indices = Union[slice, Sequence[int], list[str], npt.NDArray[np.integer[Any]], npt.NDArray[np.bool_]]
+"""Places of graphs, keys in a list, or a mask."""
 Key = Union[int, str, datetime.date, np.datetime64]
 """The place of a graph, its key, or the time that the key is."""
 Arrays = dict[str, npt.NDArray[Any]]
 
+_KEYS = (int, np.integer, str, datetime.date, np.datetime64)
 _ARRAYS = "without it, graphs.loader() gives batches as arrays of numpy"
 _UNKNOWN_NS = np.iinfo(np.int64).min
 # By the library whose DataLoader would join graphs: the option of `Graphs.loader` that does, and what it gives.
@@ -108,7 +110,7 @@ class Graphs(Sequence[Graph]):
         if len(self) != len(self._file.native) or not np.array_equal(self._numbers, np.arange(len(self))):
             raise ConfigError(
                 f"these are {len(self)} of the {len(self._file.native)} graphs of {self.path}: expected the whole file, as "
-                f"mb.graph.open gives it",
+                f"mb.graph.open gives it; run.predict(graphs.path, samples=…) predicts some of its graphs",
                 key="graph",
             )
         return self.path
@@ -138,6 +140,11 @@ class Graphs(Sequence[Graph]):
     def edge_attributes(self) -> list[str]:
         """Names of the A attributes of edges."""
         return list(self._facts["edge_attributes"])
+
+    @functools.cached_property
+    def _mark(self) -> str | None:
+        """What tells the file from others."""
+        return self._file.native.fingerprint()
 
     @property
     def targets(self) -> list[str]:
@@ -171,10 +178,9 @@ class Graphs(Sequence[Graph]):
     def __getitem__(self, which: Indices) -> Graphs: ...
 
     def __getitem__(self, which: Key | Indices) -> Graph | Graphs:
-        if isinstance(which, (int, np.integer, str, datetime.date, np.datetime64)):
+        if isinstance(which, _KEYS) and not isinstance(which, bool):
             return self._graph(self._number(which))
-        chosen = self._numbers[which if isinstance(which, slice) else np.asarray(which)]
-        return Graphs(self._file, chosen)
+        return Graphs(self._file, self._chosen(which))
 
     def __getitems__(self, places: Sequence[int]) -> list[Graph]:
         """The graphs at these places, which a `DataLoader` of PyTorch with a `collate_fn` of its own joins."""
@@ -195,15 +201,20 @@ class Graphs(Sequence[Graph]):
     def __contains__(self, key: object) -> bool:
         return key in self.keys if isinstance(key, str) else super().__contains__(key)
 
-    def arrays(self, which: Sequence[int] | npt.NDArray[np.integer[Any]] | npt.NDArray[np.bool_]) -> Arrays:
-        """The graphs at these places, or those of a mask, as one graph without edges between them: `edge_index`
+    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
+        """The place of a key, or of a graph by its key."""
+        key, keys = value.key if isinstance(value, Graph) else value, self.keys
+        try:
+            return keys.index(key, start, len(keys) if stop is None else stop)
+        except ValueError:
+            raise ValueError(f"{key!r} is none of these {len(self)} graphs of {self.path}; {self._span()}") from None
+
+    def arrays(self, which: Key | Indices) -> Arrays:
+        """The graphs that `graphs[which]` has, as one graph without edges between them: `edge_index`
         `[2, E]`, `batch` `[N]`, the graph of each node, `ptr` [G + 1], the first node of each graph, `graph` `[G]`, the
         number of each in the file, and, where the file has them, `x` [N, F], `edge_weight` `[E]`, `edge_attr` [E, A] and
         `y`, [N, K] or [G, K]. Of `mb.graph.save`, they have the types and dimensions of what was saved."""
-        chosen = np.asarray(which)
-        if chosen.dtype == np.bool_:
-            chosen = mask_places(chosen, "which", len(self), "graphs")
-        return self._arrays(self._numbers[chosen.astype(np.int64)])
+        return self._arrays(self._chosen(which))
 
     def pyg(self, which: Key) -> Any:
         """A graph as a `Data` of PyTorch Geometric, with edges by the node that they go to. Its tensors of floats lie
@@ -268,6 +279,21 @@ class Graphs(Sequence[Graph]):
 
             device = checked_device(device, self.path)
         return GraphLoader(items, bounds, shuffle, seed, drop_last, rank, world_size, pyg, device)
+
+    def _chosen(self, which: Key | Indices) -> npt.NDArray[np.int64]:
+        """The numbers of graphs in the file: of a slice, a mask, or places and keys, one or several."""
+        if isinstance(which, slice):
+            return self._numbers[which]
+        given: Any = which
+        places = np.asarray(given)
+        if places.dtype == np.bool_ and places.ndim:
+            return self._numbers[mask_places(places, "which", len(self), "graphs")]
+        if places.dtype.kind in "iu" and places.ndim < 2:
+            return self._numbers[np.atleast_1d(places)]
+        keys: list[Any] = [given] if places.ndim == 0 else list(given)
+        if places.ndim > 1 or places.dtype == np.bool_ or not all(isinstance(key, _KEYS) for key in keys):
+            raise wrong(which, "which", "places of graphs, keys, a slice or a mask")
+        return np.array([self._number(key) for key in keys], np.int64)
 
     def _number(self, which: Key) -> int:
         """The number of a graph in the file."""
@@ -405,15 +431,45 @@ class GraphLoader(InTurn):
         self._epoch, self._batch = epoch + 1, 0
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands, for `load_state_dict` of one with the same graphs and options."""
+        """Where the loader stands, for `load_state_dict` of one with the same graphs and options, of any rank. With
+        `nodes` or `edges`, another world size goes on where its ranks have had as many batches each."""
         epoch, batch = self._place()
-        return {"version": 1, "epoch": epoch, "batch": batch, "order": dict(self._order)}
+        return {
+            "version": 1,
+            "epoch": epoch,
+            "batch": batch,
+            "world_size": self._world_size,
+            "order": dict(self._order),
+            "data": self._graphs._mark,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where another loader stood."""
         require_same_order(state, self._order, {"graphs": "other graphs", "chosen": "another choice of graphs"})
-        self._epoch, self._batch = checked_place(state, lambda epoch: len(self._batches(epoch)))
+        require_same_data(state, self._graphs._mark)
+        place = self._own_place(state) if self._is_bounded_by_size() else state
+        self._epoch, self._batch = checked_place(place, lambda epoch: len(self._batches(epoch)))
         self._resumes = True
+
+    def _own_place(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A state whose batches are those of this rank. Ranks take whole batches in turn, so that the batches which all
+        ranks of the other loader have had are shared out anew."""
+        own = self._world_size
+        ranks = whole_number(state.get("world_size", own), "world_size", 1)
+        if ranks == own:
+            return state
+        taken = whole_number(state.get("batch"), "batch") * ranks
+        if taken % own:
+            raise ConfigError(
+                f"the state is of a loader with world_size={ranks}, whose ranks have had {taken} batches together, and "
+                f"{own} ranks cannot have had as many each: give a state of world_size={own}, or one at the start of an epoch",
+                key="world_size",
+            )
+        return {**state, "batch": taken // own}
+
+    def _is_bounded_by_size(self) -> bool:
+        """True if batches are bounded by nodes or edges, so that ranks take whole ones."""
+        return self._bounds["nodes"] is not None or self._bounds["edges"] is not None
 
     def _place(self) -> tuple[int, int]:
         batches = len(self._batches(self._epoch))
@@ -456,7 +512,7 @@ class GraphLoader(InTurn):
         ranks = self._world_size
         if ranks == 1:
             return batches
-        if self._bounds["nodes"] is None and self._bounds["edges"] is None:
+        if not self._is_bounded_by_size():
             # A rank without graphs would take no step.
             parts = (np.array_split(batch, ranks) for batch in batches if len(batch) >= ranks)
             return [part[self._rank] for part in parts]

@@ -188,9 +188,6 @@ def _array(name: str, value: Any, number: int) -> npt.NDArray[Any]:
         array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
     except (TypeError, ValueError) as error:
         raise DataError(f"graph {number}: {name} is no array: {error}") from None
-    if isinstance(value, float):
-        # As PyTorch takes it.
-        array = array.astype(np.float32)
     if name == "y" and array.ndim == 0:
         array = array.reshape(1)
     if array.dtype.kind not in "fiub" or array.ndim not in (1, 2):
@@ -201,8 +198,12 @@ def _array(name: str, value: Any, number: int) -> npt.NDArray[Any]:
 def _rows(name: str, array: npt.NDArray[Any], number: int) -> npt.NDArray[Any]:
     """An array as the file has it: in single precision, and with a dimension of columns but for weights."""
     wanted = np.int64 if name == "edge_index" else np.float32
-    converted = array.astype(wanted)
-    if not np.array_equal(converted.astype(array.dtype), array, equal_nan=array.dtype.kind == "f"):
+    with np.errstate(over="ignore"):
+        converted = array.astype(wanted)
+    # Floats are rounded, as those of HDF5 files are.
+    is_float = array.dtype.kind == "f"
+    kept = np.isfinite(converted) == np.isfinite(array) if is_float else converted.astype(array.dtype) == array
+    if not kept.all():
         raise DataError(f"graph {number}: {name} of {array.dtype} has numbers that {wanted.__name__} cannot hold: convert it first")
     return converted.reshape(-1, 1) if array.ndim == 1 and name in _graph_forms.LISTS else converted
 

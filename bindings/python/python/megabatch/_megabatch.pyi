@@ -172,6 +172,10 @@ class Graphs:
         """
         Number of the graph with a key.
         """
+    def fingerprint(self, /) -> str:
+        """
+        Fingerprint of the file, of all its bytes.
+        """
     def graph(self, /, number: SupportsIndex, writable: bool) -> dict[str, NDArray[Any]]:
         """
         The arrays of the graph with this number, where they lie. Its floats may be written if

@@ -454,13 +454,18 @@ class Dataset:
     def __getitem__(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Batch:
         """The samples of these places, as a batch; a sample of its own has no first dimension."""
         part = self._at(samples)
+        if not len(part):
+            # A batch has a sample at least: its arrays, without it.
+            one = self._chosen(np.zeros(1, np.int64)).loader(1)
+            arrays = next(one._batches(one._native.epoch, _megabatch.Epoch.next_arrays))
+            return {key: array[:0] for key, array in arrays.items()}
         batch = next(iter(part.loader(len(part))))
         if isinstance(samples, (int, np.integer)):
             return {key: array[0] for key, array in batch.items()}
         return batch
 
     def _at(self, samples: int | slice | Sequence[int] | npt.NDArray[np.integer[Any]]) -> Dataset:
-        """The samples of these places, one or more."""
+        """The samples of these places."""
         if isinstance(samples, str):
             index = f"dataset.instruments.index({samples!r})"
             advice = f"those of an instrument are dataset[dataset.sample_instruments == {index}]"
@@ -476,16 +481,16 @@ class Dataset:
             is_mask = places.dtype.kind == "b" and places.ndim == 1
             if not is_mask and (places.ndim > 1 or (places.size and places.dtype.kind not in "iu")):
                 raise _arguments.wrong(samples, "samples", "a whole number, a slice, a list of whole numbers or a mask")
-            chosen = np.atleast_1d(self.indices[samples]) if is_mask or self._indices is not None else self._numbers(places)
-        part = self._chosen(chosen.astype(np.int64))
-        if not len(part):
-            raise ConfigError("no samples were asked for")
-        return part
+            places = places if is_mask else places.astype(np.int64)
+            chosen = np.atleast_1d(self.indices[places]) if is_mask or self._indices is not None else self._numbers(places)
+        return self._chosen(chosen.astype(np.int64))
 
     def __getitems__(self, samples: Sequence[int]) -> Sequence[Batch]:
         """The samples of these places, each as `[place]` gives it. PyTorch's `DataLoader` asks for a batch by it, which
         is gathered at once; its `collate_fn=mb.collate` takes the batch as it was gathered."""
         part = self._at(samples)
+        if not len(part):
+            return []
         # PyTorch makes tensors of the arrays, which may be written.
         return GatheredSamples(batch=next(part.loader(len(part))._writable_batches()))
 

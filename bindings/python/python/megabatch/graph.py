@@ -59,8 +59,8 @@ def save(
 
     A graph has `edge_index` [2, E] and perhaps `edge_weight`, `edge_attr`, `x`, `y` and `num_nodes`; other attributes
     are refused, unless `ignore` names them. Edges come back by the node that they go to, then by that which they come
-    from, with their weights and attributes. Floats are kept in single precision, where they are refused if it would
-    change them. Integers in a `y` of one column are classes, which come back as integers; -1 is unknown. `keys` names
+    from, with their weights and attributes. Floats are rounded to single precision; numbers beyond its range are
+    refused. Integers in a `y` of one column are classes, which come back as integers; -1 is unknown. `keys` names
     the graphs; else they are numbers from 1. Files of a folder come in the order of their numbers, and are read without running code: `allow` lists
     classes of your own in them that may."""
     from . import _graphs_saved

@@ -26,15 +26,15 @@ pub(crate) enum ToF32 {
     Hdf5,
     /// This crate, from IEEE half precision; exact.
     FromHalf,
-    /// This crate, from f64 (to which HDF5 widens integers); to nearest, ties to even.
+    /// This crate, from f64 (to which HDF5 widens integers and booleans); to nearest, ties to even.
     FromDouble,
 }
 
 impl ToF32 {
-    pub(crate) fn new(dataset: &Dataset, is_integer: bool) -> Self {
+    pub(crate) fn new(dataset: &Dataset, is_whole: bool) -> Self {
         match dataset.dtype() {
             Ok(dtype) if ieee_float(&dtype).is_some_and(|float| float.width == FloatWidth::F16) => ToF32::FromHalf,
-            Ok(dtype) if is_integer || dtype.size() > size_of::<f32>() => ToF32::FromDouble,
+            Ok(dtype) if is_whole || dtype.size() > size_of::<f32>() => ToF32::FromDouble,
             _ => ToF32::Hdf5,
         }
     }

@@ -15,7 +15,7 @@ use crate::weights::{read_weights, weights_table};
 const FEATURES: Expect = Expect { what: "floats [N, T, F]", kinds: &[ElementKind::Float], ranks: 3..=3 };
 const TARGETS: Expect = Expect {
     what: "numbers [N], [N, K] or [N, K, 1]",
-    kinds: &[ElementKind::Float, ElementKind::Integer],
+    kinds: &[ElementKind::Float, ElementKind::Integer, ElementKind::Boolean],
     ranks: 1..=3,
 };
 const TIMESTAMPS: Expect =

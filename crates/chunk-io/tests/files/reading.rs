@@ -186,6 +186,43 @@ fn windows_that_are_held_unchecked_are_checked_where_they_are_asked_for() {
     }
 }
 
+/// It was called infinite, and a gap.
+#[test]
+fn a_number_beyond_the_range_of_f32_is_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.h5");
+    {
+        let file = hdf5::File::create(&path).unwrap();
+        let mut values = vec![1.0_f64; 4 * 3 * 2];
+        values[2 * 6 + 3] = -1e39;
+        file.new_dataset::<f64>().shape([4, 3, 2]).create("features").unwrap().write_raw(&values).unwrap();
+        file.new_dataset::<f64>().shape([4, 1]).create("targets").unwrap();
+    }
+    let source = open(&path, SourceOptions { non_finite: NonFinite::Fail, ..FROM_FILE });
+    let mut block = SampleBlock::zeros(source.shape(), 4);
+    let error = source.read(0..4, block.slices()).unwrap_err().to_string();
+    let expected = "/features[2]: expected a sample of finite features, found -inf for feature_1 in row 1 of its window: \
+                    -1e39, which is beyond the range of 32-bit floats; scale the numbers before the file is written";
+    assert!(error.contains(expected), "{error}");
+}
+
+/// They were refused, and h5py writes them for `targets > 0`.
+#[test]
+fn targets_of_booleans_are_zero_or_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("signs.h5");
+    {
+        let file = hdf5::File::create(&path).unwrap();
+        file.new_dataset::<f32>().shape([4, 3, 2]).create("features").unwrap();
+        let signs = file.new_dataset::<bool>().shape([4]).create("targets").unwrap();
+        signs.write_raw(&[true, false, false, true]).unwrap();
+    }
+    let source = open(&path, FROM_FILE);
+    let mut targets = [0.5; 4];
+    source.read_targets(&[0, 1, 2, 3], &mut targets).unwrap();
+    assert_eq!(targets, [1.0, 0.0, 0.0, 1.0]);
+}
+
 /// The text was that of a series, which is made of bars.
 #[test]
 fn an_infinite_target_of_windows_is_told_of_in_their_words() {

@@ -260,6 +260,12 @@ fn a_classifier_of_graphs_predicts_the_class_and_its_probabilities() {
         assert!((fields[2] + fields[3] - 1.0).abs() < 1e-6, "{line}");
         assert_eq!(fields[1], f64::from(u8::from(fields[3] > fields[2])), "{line}");
     }
+    // The sizes are those of the weights.
+    stage.succeeds("export --run run --out model.safetensors");
+    stage.succeeds("import model.safetensors --data shapes.mbg --out imported");
+    assert!(stage.text("imported/config.yaml").contains("graph_hidden: 4"));
+    let [message, _] = stage.fails("export --run run --out model.onnx", 2);
+    assert!(message.contains("run: its samples are graphs, and only"), "{message}");
     let answer = stage.succeeds("predict --run run --out shapes.h5");
     assert_eq!((&answer["named"], &answer["horizons"]), (&json!(["p0", "p1"]), &json!(1)));
 }
@@ -300,6 +306,12 @@ fn graphs_are_spoken_of_in_their_own_words_and_labels_are_learnt_as_classes() {
     let errors = numbers.succeeds("eval --run run");
     assert!(errors["baselines"]["no_change"].is_null() && errors["baselines"]["mean"].is_object(), "{errors}");
     assert_eq!(errors["direction_accuracy"], json!([null]));
+    // The log had that of the signs of energies.
+    let validations = numbers.metrics("run", "validation");
+    assert!(!validations.is_empty());
+    for validation in validations {
+        assert_eq!(validation["metrics"]["direction_accuracy"], json!([null]));
+    }
     let report = |stage: &Stage| visible(&stage.text("run/report.html")).to_lowercase();
     let texts = [
         plan,

@@ -2,7 +2,7 @@ use std::fmt::Write as _;
 
 use super::{ends, graphs, refused, row};
 use crate::builder::Builder;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Graph, Targets};
 use crate::import::Text;
 use crate::import::sdf_names::{EDGE_ATTRIBUTES, POSITION};
@@ -17,9 +17,8 @@ const ATOMS_MAX: usize = 999;
 /// order of a bond becomes one; keys become titles, and targets data items.
 ///
 /// # Errors
-/// [`NotExportable`](crate::Error::NotExportable) for nodes that are not atoms with positions, for
-/// more than 999 of them, and for targets of nodes; and as
-/// [`Builder::build`](crate::Builder::build).
+/// [`Error::NoPositions`]; [`Error::NotExportable`] for nodes that are not atoms, for more than 999
+/// of them, and for targets of nodes; and as [`Builder::build`](crate::Builder::build).
 pub fn sdf(builder: &dyn Builder) -> Result<Text> {
     let (schema, graphs) = (builder.schema(), graphs(builder)?);
     let columns = MoleculeColumns::new(schema)?;
@@ -46,7 +45,7 @@ impl MoleculeColumns {
         let symbol = |(column, name): (usize, &String)| Some((column, name.strip_prefix("element=")?.to_owned()));
         let elements: Vec<_> = schema.node_features.iter().enumerate().filter_map(symbol).collect();
         let [Some(x), Some(y), Some(z)] = POSITION.map(feature) else {
-            return Err(refused(FORMAT, "no positions of nodes", "import the molecules with their positions kept"));
+            return Err(Error::NoPositions);
         };
         let order = |wanted: &str| schema.edge_attributes.iter().position(|name| name == wanted);
         let orders: Option<Vec<usize>> = EDGE_ATTRIBUTES[..4].iter().map(|name| order(name)).collect();

@@ -209,7 +209,7 @@ fn what_a_format_has_no_place_for_is_told() {
     for (error, message) in [
         (tu(&nodes, "DS").unwrap_err(), "targets of nodes cannot be exported as TU"),
         (edge_list(&nodes).unwrap_err(), "different edges cannot be exported as an edge list"),
-        (sdf(&nodes).unwrap_err(), "no positions of nodes cannot be exported as SDF: import the molecules with"),
+        (sdf(&nodes).unwrap_err(), "no positions of nodes cannot be exported as SDF: build them of molecules with"),
     ] {
         assert!(error.to_string().contains(message), "{error}");
     }

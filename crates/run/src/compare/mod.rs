@@ -275,7 +275,7 @@ impl Side {
             "samples_per_s": self.samples_per_s(),
             "seconds": seconds,
             "planned_bytes": self.plan["memory"]["total_bytes"],
-            "allocated_bytes_peak": self.largest("allocated_bytes_peak").or_else(|| self.largest("allocated_bytes")),
+            "allocated_bytes_peak": self.largest("allocated_bytes_peak"),
             "reserved_bytes_peak": self.largest("reserved_bytes_peak"),
         })
     }
@@ -372,9 +372,16 @@ fn ahead(samples: char, sides: &[(usize, &Side)]) -> Option<String> {
     let mut validated: Vec<(&Side, (u64, f64))> =
         sides.iter().filter_map(|(_, side)| Some((*side, side.best_validation()?))).collect();
     validated.sort_by(|a, b| a.1.1.total_cmp(&b.1.1));
-    let [(best, (step, loss)), (next, (_, next_loss)), ..] = validated[..] else { return None };
+    let [(best, (step, loss)), (next, (next_step, next_loss)), ..] = validated[..] else { return None };
     let (best, next) = (&best.label, &next.label);
     let loss_text = significant(loss, 4);
+    if next_loss == loss {
+        return Some(format!(
+            "{samples}: {best} and {next} have the same lowest validation loss, {loss_text}, {best} at step {} and {next} at step {}.",
+            grouped(step),
+            grouped(next_step)
+        ));
+    }
     Some(format!(
         "{samples}: {best} has the lowest validation loss, {loss_text} at step {}; that of {next}, the next one, is {} higher.",
         grouped(step),

@@ -147,9 +147,7 @@ fn memory() -> Vec<Row> {
     let size = |value: &Value| value.as_u64().map(|size| bytes(size as usize));
     vec![
         row("memory planned", move |side| size(&side.plan["memory"]["total_bytes"])),
-        row("allocated, peak", |side| {
-            side.largest("allocated_bytes_peak").or_else(|| side.largest("allocated_bytes")).map(bytes)
-        }),
+        row("allocated, peak", |side| side.largest("allocated_bytes_peak").map(bytes)),
         row("reserved, peak", |side| side.largest("reserved_bytes_peak").map(bytes)),
     ]
 }

@@ -67,11 +67,30 @@ fn runs_on_the_same_samples_are_ranked_and_an_unfinished_one_has_no_errors() {
     assert_eq!(cells(&comparison, "samples/s in steps"), ["20", "20"]);
     assert_eq!(cells(&comparison, "time"), ["1.50 s", "1.50 s"]);
     assert_eq!(cells(&comparison, "  forward"), ["500 ms (33.3 %)"; 2]);
-    assert_eq!(cells(&comparison, "allocated, peak"), ["5.00 kB", "5.00 kB"]);
     let differences: Vec<&str> = comparison.differences().iter().map(|difference| difference.key).collect();
     assert_eq!(differences, ["training.lr"]);
     let text = comparison.to_text();
     assert!(text.contains("training.lr  1  0.5\n") && !text.contains("reserved"), "{text}");
+}
+
+/// The loss of one was said to be 0.0 % higher.
+#[test]
+fn equal_losses_are_said_to_be_equal() {
+    let comparison = Comparison { sides: vec![side("a", "x", 0.5), side("b", "x", 0.5)], ..Comparison::default() };
+    let expected = "A: a and b have the same lowest validation loss, 0.5000, a at step 2 and b at step 2.";
+    assert_eq!(comparison.sentences()[1], expected);
+}
+
+/// A run without an epoch's end showed the memory of a step as the peak.
+#[test]
+fn the_peak_is_that_which_the_log_has() {
+    let mut ended = side("b", "x", 0.5);
+    ended.metrics.push(json!({ "event": "epoch", "step": 2, "epoch": 0, "allocated_bytes_peak": 7_000 }));
+    let comparison = Comparison { sides: vec![side("a", "x", 1.0), ended], ..Comparison::default() };
+    assert_eq!(cells(&comparison, "allocated, peak"), ["-", "7.00 kB"]);
+    let peaks: Vec<Value> =
+        comparison.sides.iter().map(|side| side.to_json()["allocated_bytes_peak"].clone()).collect();
+    assert_eq!(peaks, [Value::Null, json!(7_000)]);
 }
 
 /// `compare` named neither a model with a graph nor one without, and was silent on their tests.

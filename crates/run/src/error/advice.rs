@@ -6,6 +6,7 @@ use std::path::Path;
 
 use megabatch_bars::{BarDifference, ColumnFault, Error as BarsError, Excluded, FunctionFault, RowError, TickError};
 use megabatch_chunk_io::Error as FileError;
+use megabatch_graph_cache::Error as GraphError;
 use megabatch_nn::Error as ModelError;
 use megabatch_trainer::Error as TrainerError;
 
@@ -13,6 +14,9 @@ use megabatch_trainer::Error as TrainerError;
 pub(crate) fn advice(cause: &(dyn StdError + 'static)) -> Option<&'static str> {
     if let Some(FileError::NotHdf5 { .. }) = cause.downcast_ref() {
         return Some("bars in text form become a series file with `megabatch ingest`");
+    }
+    if let Some(GraphError::NoPositions) = cause.downcast_ref() {
+        return Some("`megabatch graph build --kind sdf --positions` keeps them");
     }
     cause.downcast_ref().and_then(training_advice).or_else(|| cause.downcast_ref().and_then(bars_advice))
 }
@@ -140,6 +144,11 @@ mod tests {
         assert_eq!(
             Error::from(error).to_string(),
             "training.carry_state is true: expected false for windows; `megabatch convert` turns them into series"
+        );
+        assert_eq!(
+            Error::from(GraphError::NoPositions).to_string(),
+            "graphs with no positions of nodes cannot be exported as SDF: build them of molecules with their positions; \
+             `megabatch graph build --kind sdf --positions` keeps them"
         );
         let error = BarsError::UnknownPipSize { symbol: "X".to_owned() };
         assert!(Error::from(error).to_string().ends_with(

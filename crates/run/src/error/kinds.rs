@@ -120,9 +120,11 @@ fn file_kind(error: &megabatch_chunk_io::Error) -> Option<Kind> {
 fn graphs_kind(error: &megabatch_graph_cache::Error) -> Option<Kind> {
     use megabatch_graph_cache::Error;
     match error {
-        Error::Option { .. } | Error::NoKey { .. } | Error::NotExportable { .. } | Error::TooLargeForF16 { .. } => {
-            Some(Kind::Usage)
-        }
+        Error::Option { .. }
+        | Error::NoKey { .. }
+        | Error::NotExportable { .. }
+        | Error::NoPositions
+        | Error::TooLargeForF16 { .. } => Some(Kind::Usage),
         Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(Kind::Data),
         Error::Interrupted => Some(Kind::Cancelled),
         Error::Io { .. } | Error::Full { .. } | Error::Stopped => None,

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use megabatch_atomic_file as atomic_file;
 use megabatch_nn::loss::{Group, Loss};
-use megabatch_nn::model::{Model, TensorSet, Timeframe};
+use megabatch_nn::model::{Model, Readout, TensorSet, Timeframe};
 use serde_json::json;
 
 use super::OnnxOptions;
@@ -100,9 +100,10 @@ impl OnnxOptions {
 /// predict`.
 fn check(folder: &RunFolder, model: &Model, options: &OnnxOptions) -> Result<()> {
     let run = folder.root().display();
-    if model.config().is_over_graphs() {
+    if let Some(readout) = model.config().readout {
+        let samples = if readout == Readout::Node { "the nodes of graphs" } else { "graphs" };
         return Err(Error::usage(format!(
-            "{run}: its samples are the nodes of graphs, and only models whose samples stand alone are written as ONNX; its weights are \
+            "{run}: its samples are {samples}, and only models whose samples stand alone are written as ONNX; its weights are \
              written as safetensors"
         )));
     }

@@ -95,6 +95,11 @@ impl GraphReader {
         facts(&self.file)
     }
 
+    /// Fingerprint of the file, of all its bytes.
+    pub fn fingerprint(&self) -> String {
+        format!("{:032x}", self.file.fingerprint())
+    }
+
     /// Number of graphs.
     pub fn len(&self) -> usize {
         self.file.len()

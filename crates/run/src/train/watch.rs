@@ -21,7 +21,7 @@ use crate::setup::TrainingSetup;
 use crate::setup::settings::loss_name;
 use crate::text::number::significant;
 use crate::text::plural;
-use crate::unit_names::UnitNames;
+use crate::unit_names::{TargetKind, UnitNames};
 use crate::usage::cpu_seconds;
 
 /// Time limit of a step or a validation after a signal, before the process ends without a
@@ -59,6 +59,8 @@ pub(crate) struct Watch<'a> {
     validating: Option<Box<dyn Progress>>,
     /// Units of a validation, in the plural.
     unit: String,
+    /// True if targets are moves of prices, which have a direction.
+    has_directions: bool,
     /// The last validation that was the best so far: its step, and its epoch, counted from 1.
     best_seen: Option<(u64, u64)>,
     memory: MemoryWatch<'a>,
@@ -97,6 +99,7 @@ impl<'a> Watch<'a> {
         let mut progress = host.observer.begin(Work { label: &label, total: steps, unit: "steps" });
         progress.begin_at(resume_point.step);
         let gpu = GpuWatch::begin(folder, setup, progress.as_ref())?;
+        let unit_names = UnitNames::for_data(&setup.data);
         Ok(Watch {
             folder,
             log,
@@ -105,7 +108,8 @@ impl<'a> Watch<'a> {
             recordings: Recordings::begin(folder, &setup.config, resume_point.step)?,
             progress,
             validating: None,
-            unit: format!("{}s", UnitNames::for_data(&setup.data).unit),
+            unit: format!("{}s", unit_names.unit),
+            has_directions: unit_names.targets == TargetKind::Moves,
             best_seen: None,
             memory: MemoryWatch::new(setup, resume_point.step),
             waiting: WaitWatch::new(SampleStorage::new(&setup.data)),
@@ -143,6 +147,10 @@ impl<'a> Watch<'a> {
                 let mut metric = serde_json::to_value(event).expect("events serialize without error");
                 if matches!(event, Event::Checkpoint { .. }) {
                     metric["device"] = self.device.as_str().into();
+                }
+                let directions = metric.pointer_mut("/metrics/direction_accuracy").and_then(Value::as_array_mut);
+                if let Some(directions) = directions.filter(|_| !self.has_directions) {
+                    directions.fill(Value::Null);
                 }
                 self.write(&metric);
             }

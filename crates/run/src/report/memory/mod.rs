@@ -45,6 +45,9 @@ const PARTS: [(&str, &str); 7] = [
     ("carried states", "carried"),
 ];
 
+/// Label of the data that are not booked on the device.
+const DATA_OUTSIDE: &str = "data/beside";
+
 impl Peaks {
     /// The peaks of `device` up to now.
     pub(crate) fn read(device: &Device) -> Self {
@@ -63,7 +66,7 @@ impl Peaks {
     /// The same with what the data take beside what is booked on the device, from the run's
     /// beginning to its end.
     pub(crate) fn with_data(mut self, beside_bytes: usize) -> Self {
-        self.scopes.push(("data/beside".to_owned(), beside_bytes));
+        self.scopes.push((DATA_OUTSIDE.to_owned(), beside_bytes));
         self.total += beside_bytes;
         self
     }
@@ -89,11 +92,7 @@ impl Peaks {
 
 pub(crate) fn section(plan: &MemoryPlan, memory: &MemoryFacts, metrics: &[Value]) -> Section {
     let peaks = &memory.peaks;
-    let mut body = paragraph(&format!(
-        "Planned before the run: {}. Peak allocated by the session that wrote this page: {}.",
-        bytes(plan.total_bytes),
-        bytes(peaks.total)
-    ));
+    let mut body = paragraph(&totals_text(plan.total_bytes, peaks));
     let megabytes =
         |points: Vec<(f64, f64)>| -> Vec<(f64, f64)> { points.into_iter().map(|(x, y)| (x, y / 1e6)).collect() };
     let allocated = megabytes(points(metrics, "step", "allocated_bytes"));
@@ -119,6 +118,16 @@ pub(crate) fn section(plan: &MemoryPlan, memory: &MemoryFacts, metrics: &[Value]
         body.push_str(&pictures(snapshot));
     }
     Section { id: "memory", title: "Memory", body }
+}
+
+/// The planned and the allocated peak, in words. Data outside the pool are no part of its peak.
+fn totals_text(planned_bytes: usize, peaks: &Peaks) -> String {
+    let outside = match peaks.below(DATA_OUTSIDE) {
+        0 => String::new(),
+        outside => format!(", of which {} are data outside the pool", bytes(outside)),
+    };
+    let (planned, peak) = (bytes(planned_bytes), bytes(peaks.total));
+    format!("Planned before the run: {planned}. Peak allocated by the session that wrote this page: {peak}{outside}.")
 }
 
 /// The map of `snapshot` as a file of SVG; none where nothing is mapped.
@@ -205,6 +214,17 @@ mod tests {
         let mut all = peaks(&[("a", 5), ("b", 2)], 7);
         all.raise(&peaks(&[("b", 4), ("c", 1)], 6));
         assert_eq!((all.below("a"), all.below("b"), all.below("c"), all.total), (5, 4, 1, 7));
+    }
+
+    /// The peak was above that of the pool, as a figure below says it, without a reason.
+    #[test]
+    fn data_outside_the_pool_are_told_of() {
+        let peaks = || Peaks { scopes: vec![("model".to_owned(), 1_000)], total: 1_000 };
+        let text = "Planned before the run: 2.00 kB. Peak allocated by the session that wrote this page: ";
+        assert_eq!(totals_text(2_000, &peaks()), format!("{text}1.00 kB."));
+        let with_data = peaks().with_data(500);
+        assert_eq!(totals_text(2_000, &with_data), format!("{text}1.50 kB, of which 500 B are data outside the pool."));
+        assert_eq!(totals_text(2_000, &peaks().with_data(0)), format!("{text}1.00 kB."));
     }
 
     #[test]
