@@ -594,9 +594,10 @@ except KeyboardInterrupt:
         own, options = self.shares()
         alone = mb.ingest(own, **options).fingerprint()
         beside = mb.ingest(own, context={"SPY": own}, **options).fingerprint()
-        # All days of a context were a day late, and those of a series began at 04:00 or 05:00 UTC.
+        # All days of a context were a day late, and those of a series began at 04:00 or 05:00 UTC. Evenings in New York that
+        # are midnights in UTC were the next day.
         for zone in (None, "America/New_York", "Asia/Tokyo"):
-            for place, time in ((len(own) - 1, "15:30:00"), (40, "09:30:00")):
+            for place, time in ((len(own) - 1, "15:30:00"), (len(own) - 1, "20:00:00"), (40, "09:30:00"), (40, "19:00:00")):
                 dates = own.index.to_series()
                 dates.iloc[place] += pandas.Timedelta(time)
                 live = own.set_index(pandas.DatetimeIndex(dates, name="Date").tz_localize(zone))

@@ -180,13 +180,29 @@ def _as_text(time: Any, zone: str | None) -> str:
         text = str(np.datetime_as_string(time, unit="ns"))
     elif isinstance(time, datetime.datetime):
         if time.tzinfo is not None:
-            return time.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat() + "Z"
+            return _with_offset(time)
         text = time.isoformat()
     elif isinstance(time, datetime.date):
         text = f"{time.isoformat()}T00:00:00"
     else:
         text = _epoch_time(time)
     return text if zone else f"{text}Z"
+
+
+def _with_offset(time: datetime.datetime) -> str:
+    """A time with a zone, whose offset tells the date on its clock."""
+    east = time.utcoffset() or datetime.timedelta()
+    if not east and time.hour < 23 and time.time() != datetime.time() and _is_ahead_in_summer(time):
+        # London in winter has the offset of UTC, whose times may be midnights of another exchange.
+        return time.astimezone(datetime.timezone(datetime.timedelta(minutes=15))).isoformat()
+    if not east or east % datetime.timedelta(minutes=1):
+        return time.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat() + "Z"
+    return time.isoformat()
+
+
+def _is_ahead_in_summer(time: datetime.datetime) -> bool:
+    """True for a zone whose clock is ahead of UTC in summer."""
+    return bool(time.replace(month=7, day=1).utcoffset())
 
 
 def _with_number_of_month(text: str) -> str:
