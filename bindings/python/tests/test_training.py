@@ -6,10 +6,12 @@ import datetime
 import inspect
 import io
 import json
+import logging
 import os
 import pathlib
 import pydoc
 import random
+import re
 import select
 import shutil
 import signal
@@ -926,6 +928,27 @@ class Following(InFolder):
         with self.assertLogs("megabatch", "WARNING") as logged:
             self.assertEqual([one.time for one in run.follow({**row, "symbol": "brk-b"} for row in rows)], expected)
         self.assertEqual(sum("those of brk-b are taken for those of BRK.B" in line for line in logged.output), 1)
+
+    def test_bars_may_be_tuples_of_a_frame_of_yahoo(self) -> None:
+        # The names that pandas gives Adj Close and Stock Splits there made no header, and no row was one.
+        import pandas
+
+        close = 100 * np.exp(np.cumsum(np.random.default_rng(1).normal(0, 0.01, 200)))
+        prices = {"Open": close, "High": close * 1.01, "Low": close * 0.99, "Close": close}
+        options: dict[str, Any] = {"timeframes": {"D1": 5}, "target": "log_return", "horizon": 2, "pip_size": 0.01, "symbol": "KO"}
+        for factor in (1.0, 0.983):
+            frame = pandas.DataFrame(
+                {**prices, "Adj Close": close * factor, "Volume": 9.0, "Stock Splits": 0.0},
+                index=pandas.bdate_range("2020-01-01", periods=200, name="Date"),
+            )
+            run = mb.train(mb.ingest(frame[:160], out=self.folder / f"{factor}.h5", **options), MODEL, max_steps=2)
+            expected = [one.time for one in run.follow(frame[160:])]
+            with self.assertLogs("megabatch", "WARNING") as logged:
+                logging.getLogger("megabatch").warning("the first line")
+                self.assertEqual([one.time for one in run.follow(list(frame[160:].itertuples()))], expected)
+            # Quoted prices went on with adjusted ones without a word.
+            told = "the bars have no adjusted close, and .* the last times 0.9830: .* give the adjusted close, such as in Adj Close"
+            self.assertEqual(len(re.findall(told, "\n".join(logged.output))), int(factor != 1.0), logged.output)
 
     def test_a_day_is_that_of_the_zone_of_its_time(self) -> None:
         # The date in UTC counted: American and European closes were the next day, or a repeated one.

@@ -21,6 +21,8 @@ _NAMED_MONTH = re.compile(
     r"[-/., ]+(?P<year>\d{4})(?:[T, ]+(?P<clock>\d.*))?"
 )
 """A date whose month is a word, and what follows it."""
+_PLACE = re.compile(r"_\d+")
+"""The field of a named tuple that is called by its place."""
 
 
 def is_bar(bar: object) -> bool:
@@ -35,13 +37,14 @@ def _is_named_tuple(bar: object) -> bool:
 def as_bar(row: Any, symbol: str | None) -> Mapping[str, Any]:
     """The fields of a bar, which may be a frame of one row, or a row of a frame of pandas, also of `itertuples`: its time
     is in the index if no field has it, and of columns of two levels one has symbols. Of several those of `symbol` are
-    taken."""
+    taken. Fields of `itertuples` that are called by their place, such as `_5`, are left out."""
     if is_table(row):
         row = _only_row(row)
     index = getattr(row, "name", None) if _frames.library(row) == "pandas" else None
     if _is_named_tuple(row):
-        row = row._asdict()
-        # `itertuples` calls the index so.
+        # `itertuples` calls a column such as `Adj Close` by its place, which tells nothing.
+        row = {name: value for name, value in row._asdict().items() if _PLACE.fullmatch(name) is None}
+        # It calls the index so.
         index = row.pop("Index", None)
     bar: Mapping[str, Any] = row
     if any(isinstance(key, tuple) for key in row.keys()):

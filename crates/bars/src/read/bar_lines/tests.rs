@@ -581,6 +581,32 @@ fn adjusted_days_without_a_known_one_are_warned_of() {
     }
 }
 
+// Quoted prices went on with adjusted ones without a word.
+#[test]
+fn quoted_days_after_adjusted_ones_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("X.csv");
+    let options = ReadOptions { base: Some(Timeframe::D1), ..in_zone("UTC") };
+    let quoted = ReadOptions { prices: crate::parse::options::Prices::AsQuoted, ..options.clone() };
+    let (with, without) = (
+        ["date,open,high,low,close,adj close", "2018-01-08,4,8,2,4,2"],
+        ["date,open,high,low,close", "2018-01-08,4,8,2,4"],
+    );
+    for (adjusted, options, text, expected) in
+        [("2", &options, without, 1), ("2", &options, with, 0), ("4", &options, without, 0), ("2", &quoted, without, 0)]
+    {
+        let rows = (1..6).map(|day| format!("2018-01-0{day},4,8,2,4,{adjusted}\n"));
+        fs::write(&path, format!("{}\n{}", with[0], rows.collect::<String>())).unwrap();
+        let summary = read(&[&path], options).unwrap().summary;
+        let known = summary.last_bar.open_time;
+        let mut lines = BarLines::new(Path::new("live"), options, Timeframe::D1, Some(known)).following(&summary);
+        let bars: usize = text.iter().map(|line| lines.push(line.as_bytes()).unwrap().len()).sum();
+        let warnings = lines.take_warnings();
+        assert_eq!((bars, warnings.len()), (1, expected), "{warnings:?}");
+        assert!(warnings.iter().all(|one| one.contains("the last times 0.5000")), "{warnings:?}");
+    }
+}
+
 // Rows that were changed since, or of another instrument, were passed over without a word.
 #[test]
 fn other_bars_than_those_before_are_warned_of() {
