@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import difflib
+import inspect
 import os
 import pathlib
 import shutil
@@ -764,9 +766,24 @@ def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
     options = given(IngestOptions, arguments)
     if "progress" in options:
         raise ConfigError("progress: ingest and append have no argument progress, and show none; leave it out", key="progress")
+    for name in arguments["others"]:
+        _require_option(name)
     return {name.replace("_", "-"): value for name, value in options.items() if value is not None}
 
 
+def _require_option(name: str) -> None:
+    """Refuses a name that is no argument of `ingest`; `append` takes those of a recipe."""
+    parameters = inspect.signature(ingest).parameters.values()
+    known = sorted(one.name for one in parameters if one.kind is one.KEYWORD_ONLY)
+    if name in _KEPT:
+        raise ConfigError(f"{name}: an argument of ingest alone; a series keeps its {_KEPT[name]}: leave it out", key=name)
+    if name not in known:
+        nearest = difflib.get_close_matches(name, known, 1, 0.0)[0]
+        raise ConfigError(f"{name}: no option of a recipe; the nearest is {nearest}, and all are {', '.join(known)}", key=name)
+
+
+_KEPT = {"columns": "columns", "out": "file"}
+"""What arguments of `ingest` decide that `append` has not."""
 _REPEATED = ("ask", "bid", "context")
 """Options that are given once for each value."""
 _READING = ("zone", "time", "prices", "on-error", "repeats", "timeframes")
