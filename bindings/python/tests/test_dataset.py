@@ -351,6 +351,10 @@ class Datasets(InFolder):
         name: typing.Any = "EURUSD"
         with self.assertRaisesRegex(mb.ConfigError, r"'EURUSD' is none; places are numbers, as in dataset\[0\] or"):
             ds[name]
+        # It was taken for the name of an instrument.
+        time: typing.Any = "2020-01-01"
+        with self.assertRaisesRegex(mb.ConfigError, r"those from a time on are dataset\[dataset\.times >= numpy\.datetime64\('2020-01-01'\)\]$"):
+            ds[time]
 
     def test_files_that_are_no_data_are_named(self) -> None:
         text = self.folder / "text.h5"

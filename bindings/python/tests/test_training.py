@@ -1143,7 +1143,7 @@ class Following(InFolder):
         self.assertEqual([one.time for one in seen], [one.time for one in by_frame if one.time <= until])
         # A volume that was missing was 0, and so was its feature.
         priced = {name: own for name, own in rows[0].items() if name != "volume"}
-        for wrong in (priced, {**priced, "volume": np.nan}):
+        for wrong in (priced, {**priced, "volume": np.nan}, {**priced, "volume": None}):
             with run.follow() as follower:
                 with self.assertRaisesRegex(mb.DataError, "expected a volume, from which features are computed"):
                     follower.push(wrong)

@@ -251,6 +251,8 @@ def number_text(bar: Mapping[str, Any], name: str, own: Any, no_volume: str) -> 
         expected = "; expected time, open, high, low, close and perhaps volume"
         reason = expected if name in ("open", "high", "low", "close") else ", which the first bar had"
         raise DataError(f"the bar has no {own!r}{reason}", column=name)
+    if bar[own] is None and name not in _frames.PRICES:
+        return "nan"
     try:
         return repr(float(bar[own]))
     except (TypeError, ValueError):

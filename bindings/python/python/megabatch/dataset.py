@@ -468,6 +468,8 @@ class Dataset:
             advice = f"those of an instrument are dataset[dataset.sample_instruments == {index}]"
             if samples in self.timeframes:
                 advice = f"the windows of a timeframe are dataset[:8][{samples!r}]"
+            elif self.times is not None and _megabatch.is_time(samples):
+                advice = f"those from a time on are dataset[dataset.times >= numpy.datetime64({samples!r})]"
             elif self.sample_instruments is None:
                 advice = "places are numbers, as in dataset[0] or dataset[:8]"
             raise ConfigError(f"samples are chosen by their places, and {samples!r} is none; {advice}", key="samples")

@@ -473,7 +473,9 @@ impl BarLines {
     }
 
     fn checked(&mut self, row: BarRow, format: &RowFormat) -> Result<BarRow, RowFault> {
-        if self.needs_volume && (row.volume.is_nan() || format.columns.volume.is_none()) {
+        // What a row without prices lacks is not its volume.
+        let lacks_volume = row.volume.is_nan() || format.columns.volume.is_none();
+        if self.needs_volume && lacks_volume && row.close.is_finite() {
             let expected = "a volume, from which features are computed".to_owned();
             return Err(RowFault { kind: RowError::NoValue, expected });
         }

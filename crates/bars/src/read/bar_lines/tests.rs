@@ -381,6 +381,16 @@ fn a_volume_that_features_need_is_in_every_row() {
     }
 }
 
+// A row without prices was refused for its volume.
+#[test]
+fn a_row_without_prices_is_refused_for_these() {
+    let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None).requiring_volume();
+    lines.push(b"time,open,high,low,close,volume").unwrap();
+    lines.push(b"2018-01-02 00:04,1,2,1,2,7").unwrap();
+    let error = lines.push(b"2018-01-02 00:05,nan,nan,nan,nan,nan").unwrap_err().to_string();
+    assert!(error.contains("expected prices that are finite and above zero"), "{error}");
+}
+
 // Volumes of 0 alone were followed without a word.
 #[test]
 fn bars_none_of_which_has_a_volume_are_warned_of_where_features_need_it() {
