@@ -161,8 +161,9 @@ class Datasets(InFolder):
         stated |= {"timeframes", "weight"}
         # The nearest name was bins, and a word that the module sets itself was taken and lost.
         for wrong, nearest in (("colums", "columns"), ("ouf", "out"), ("function_columns", ".*")):
+            options: dict[str, typing.Any] = {wrong: {"x": 1}}
             with self.assertRaisesRegex(mb.ConfigError, f"^{wrong}: no option of a recipe; the nearest is {nearest}, and all") as named:
-                mb.ingest(missing, **{wrong: {"x": 1}})  # type: ignore[arg-type]
+                mb.ingest(missing, **options)
             self.assertEqual(named.exception.fields["key"], wrong)
         hints = typing.get_type_hints(mb.IngestOptions)
         self.assertEqual(hints.keys(), known - stated)

@@ -741,11 +741,13 @@ def _functions_again(
     *,
     doubts_end: bool = True,
 ) -> dict[str, Any] | None:
-    """Functions of the series at `path`, given again."""
+    """Functions of the series at `path`, given again, perhaps beside names of its other features."""
     stated, called = _functions.split(features)
-    if stated:
+    stated = [stated] if isinstance(stated, str) else stated or []
+    strange = stated and [str(own) for own in stated if own not in _megabatch.function_inputs(path)[2]]
+    if strange:
         raise ConfigError(
-            f"features: {', '.join(map(str, stated))}: a series keeps its features; give its functions alone", key="features"
+            f"features: {', '.join(strange)}: a series keeps its features; give its functions alone", key="features"
         )
     _, frames = _context(context)
     if not called and target is None and not frames:
