@@ -30,6 +30,8 @@ use crate::training::{Told, told};
 pub(crate) struct Columns {
     time_ns: Vec<u8>,
     is_utc: bool,
+    /// Seconds east of UTC on the clock of each row, 32 bits each; UTC where there are none.
+    east_s: Option<Vec<u8>>,
     /// The clock of times that are not UTC; that of the recipe where there is none.
     zone: Option<String>,
     columns: Vec<(String, Vec<u8>)>,
@@ -45,7 +47,7 @@ fn named_numbers<T: Pod>(columns: Vec<(String, Vec<u8>)>) -> PyResult<Vec<(Strin
 #[pyfunction]
 pub(crate) fn write_bars(py: Python<'_>, path: PathBuf, columns: Named<Columns>) -> PyResult<()> {
     process::check(py)?;
-    let Named(Columns { time_ns, is_utc, zone, columns, time_columns }) = columns;
+    let Named(Columns { time_ns, is_utc, east_s, zone, columns, time_columns }) = columns;
     let time_ns: Vec<i64> = numbers(&time_ns)?;
     let columns: Vec<(String, Vec<f64>)> = named_numbers(columns)?;
     let columns: Vec<BarColumn<'_>> = columns.iter().map(|(name, values)| BarColumn { name, values }).collect();
@@ -53,10 +55,12 @@ pub(crate) fn write_bars(py: Python<'_>, path: PathBuf, columns: Named<Columns>)
     let time_columns: Vec<BarTimeColumn<'_>> =
         time_columns.iter().map(|(name, time_ns)| BarTimeColumn { name, time_ns }).collect();
     let zone: Option<Zone> = zone.map(|zone| zone.parse()).transpose().map_err(Error::from).or_raise(py)?;
-    let times = match &zone {
+    let east_s: Option<Vec<i32>> = east_s.map(|bytes| numbers(&bytes)).transpose()?;
+    let times = match (&zone, &east_s) {
+        (_, Some(east_s)) if is_utc => BarTimes::UtcAt(east_s),
         _ if is_utc => BarTimes::Utc,
-        Some(zone) => BarTimes::WallIn(zone),
-        None => BarTimes::Wall,
+        (Some(zone), _) => BarTimes::WallIn(zone),
+        (None, _) => BarTimes::Wall,
     };
     let bars = BarColumns { time_ns: &time_ns, times, columns: &columns, time_columns: &time_columns };
     py.detach(|| bars.write_csv(&path)).or_raise(py)

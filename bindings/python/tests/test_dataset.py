@@ -157,8 +157,14 @@ class Datasets(InFolder):
         with self.assertRaisesRegex(mb.ConfigError, "strides: no option of a recipe; the nearest is stride") as raised:
             mb.ingest(missing, strides=3)  # type: ignore[call-arg]
         known = set(str(raised.exception).split("all are ")[1].split(", "))
-        stated = {"ask", "bid", "context", "features", "function_columns", "horizon", "label_end", "symbol", "target"}
+        stated = {"ask", "bid", "columns", "context", "features", "horizon", "label_end", "out", "symbol", "target"}
         stated |= {"timeframes", "weight"}
+        # The nearest name was bins, and a word that the module sets itself was taken and lost.
+        for wrong, nearest in (("colums", "columns"), ("ouf", "out"), ("function_columns", ".*")):
+            options: dict[str, typing.Any] = {wrong: {"x": 1}}
+            with self.assertRaisesRegex(mb.ConfigError, f"^{wrong}: no option of a recipe; the nearest is {nearest}, and all") as named:
+                mb.ingest(missing, **options)
+            self.assertEqual(named.exception.fields["key"], wrong)
         hints = typing.get_type_hints(mb.IngestOptions)
         self.assertEqual(hints.keys(), known - stated)
         with self.assertRaisesRegex(mb.ConfigError, "^on_error=x: expected fail, skip or repair$"):
@@ -349,6 +355,10 @@ class Datasets(InFolder):
         name: typing.Any = "EURUSD"
         with self.assertRaisesRegex(mb.ConfigError, r"'EURUSD' is none; places are numbers, as in dataset\[0\] or"):
             ds[name]
+        # It was taken for the name of an instrument.
+        time: typing.Any = "2020-01-01"
+        with self.assertRaisesRegex(mb.ConfigError, r"those from a time on are dataset\[dataset\.times >= numpy\.datetime64\('2020-01-01'\)\]$"):
+            ds[time]
 
     def test_files_that_are_no_data_are_named(self) -> None:
         text = self.folder / "text.h5"
@@ -406,6 +416,8 @@ class Appended(InFolder):
         self.assertEqual(caught.exception.key, "horizon")
         with self.assertRaisesRegex(mb.ConfigError, "the nearest is horizon"):
             ds.append(new, horizn=3)
+        with self.assertRaisesRegex(mb.ConfigError, "^columns: an argument of ingest alone; a series keeps its columns: leave it out$"):
+            ds.append(new, columns={"x": "sum"})
         with self.assertRaisesRegex(mb.ConfigError, "takes the whole file"):
             ds.split()[0].append(new)
         with self.assertRaises(mb.DataError):

@@ -37,6 +37,15 @@ class Evaluations(InFolder):
             self.assertTrue(np.isfinite(model).all(), name)
         return columns
 
+    def test_what_has_no_mean_over_horizons_has_none_in_a_notebook(self) -> None:
+        by_horizon = {"rmse": [1.0, 2.0], "mae": [1.0, 2.0], "direction_accuracy": [0.5, 0.5], "ic": [0.125, 0.25]}
+        facts: dict[str, Any] = {"samples": 9, **by_horizon, "ic_t": [3.0, 5.0], "ic_lags": [0, 1], "baselines": {}}
+        shown = mb.Evaluation("", facts)._repr_html_()
+        self.assertIn(">0.1875</td>", shown)
+        self.assertEqual(shown.count('<td style="text-align: right"></td>'), 2)
+        alone = {**facts, **{name: values[:1] for name, values in facts.items() if isinstance(values, list)}}
+        self.assertIn(">3</td>", mb.Evaluation("", alone)._repr_html_())
+
     def test_of_classes(self) -> None:
         ds = self.series()
         found = self.evaluated(ds, training={"loss": "cross_entropy", "thresholds": [-0.5, 0.5]})

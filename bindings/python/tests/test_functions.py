@@ -189,15 +189,16 @@ class Functions(InFolder):
             ds.append(frame[8900:])
         with self.assertRaisesRegex(mb.DataError, "made with the features strength, flow3 and the targets up of functions, and the ones given have the features tomorrow"):
             ds.append(frame[8900:], features=[tomorrow])
-        with self.assertRaisesRegex(mb.ConfigError, "features: body: a series keeps its features"):
-            ds.append(frame[8900:], features=["body", indicators], target=label)
+        with self.assertRaisesRegex(mb.ConfigError, "features: range: a series keeps its features"):
+            ds.append(frame[8900:], features=["body", "range", indicators], target=label)
 
         def scaled(bars: pandas.DataFrame) -> pandas.DataFrame:
             return indicators(bars).assign(strength=lambda own: own["strength"] * 2)
 
         with self.assertRaisesRegex(mb.DataError, "would become another one.*or a function that gives other values"):
             ds.append(frame[8900:], features=[scaled], target=label)
-        longer = ds.append(frame[8900:], features=[indicators], target=label)
+        # The list that `ingest` took was refused.
+        longer = ds.append(frame[8900:], features=["body", indicators], target=label)
         self.assertEqual(len(longer), len(whole))
         # Scalers stay those of before, and these have none.
         np.testing.assert_array_equal(longer[: len(longer)]["M5"], whole[: len(whole)]["M5"])
@@ -594,9 +595,10 @@ except KeyboardInterrupt:
         own, options = self.shares()
         alone = mb.ingest(own, **options).fingerprint()
         beside = mb.ingest(own, context={"SPY": own}, **options).fingerprint()
-        # All days of a context were a day late, and those of a series began at 04:00 or 05:00 UTC.
+        # All days of a context were a day late, and those of a series began at 04:00 or 05:00 UTC. Evenings in New York that
+        # are midnights in UTC were the next day.
         for zone in (None, "America/New_York", "Asia/Tokyo"):
-            for place, time in ((len(own) - 1, "15:30:00"), (40, "09:30:00")):
+            for place, time in ((len(own) - 1, "15:30:00"), (len(own) - 1, "20:00:00"), (40, "09:30:00"), (40, "19:00:00")):
                 dates = own.index.to_series()
                 dates.iloc[place] += pandas.Timedelta(time)
                 live = own.set_index(pandas.DatetimeIndex(dates, name="Date").tz_localize(zone))

@@ -696,6 +696,13 @@ class CrossSections(InFolder):
             facts = mb.graph.build(failed, path, kind="correlation", lookback=15, k=2, on_error="skip", progress=False)
         self.assertIn("left out: ZZZ: all", logs.output[0])
         self.assertEqual(facts["data"], self.graphs.facts["data"])
+        # A split was a return of a share without a word.
+        split = by_symbol["AAA"].copy()
+        prices = split.columns.isin(("open", "high", "low", "close"))
+        split.loc[split.index >= len(split) // 2, prices] /= 10
+        with self.assertLogs("megabatch", "WARNING") as logs:
+            mb.graph.build({**by_symbol, "AAA": split}, path, kind="correlation", lookback=15, k=2, progress=False)
+        self.assertRegex("\n".join(logs.output), "AAA: the price goes from .*, which no range of the bars around explains")
         named = self.folder / "named"
         named.mkdir()
         for file in paths:

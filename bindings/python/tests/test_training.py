@@ -6,10 +6,12 @@ import datetime
 import inspect
 import io
 import json
+import logging
 import os
 import pathlib
 import pydoc
 import random
+import re
 import select
 import shutil
 import signal
@@ -927,6 +929,60 @@ class Following(InFolder):
             self.assertEqual([one.time for one in run.follow({**row, "symbol": "brk-b"} for row in rows)], expected)
         self.assertEqual(sum("those of brk-b are taken for those of BRK.B" in line for line in logged.output), 1)
 
+    def test_bars_may_be_tuples_of_a_frame_of_yahoo(self) -> None:
+        # The names that pandas gives Adj Close and Stock Splits there made no header, and no row was one.
+        import pandas
+
+        close = 100 * np.exp(np.cumsum(np.random.default_rng(1).normal(0, 0.01, 200)))
+        prices = {"Open": close, "High": close * 1.01, "Low": close * 0.99, "Close": close}
+        options: dict[str, Any] = {"timeframes": {"D1": 5}, "target": "log_return", "horizon": 2, "pip_size": 0.01, "symbol": "KO"}
+        for factor in (1.0, 0.983):
+            frame = pandas.DataFrame(
+                {**prices, "Adj Close": close * factor, "Volume": 9.0, "Stock Splits": 0.0},
+                index=pandas.bdate_range("2020-01-01", periods=200, name="Date"),
+            )
+            run = mb.train(mb.ingest(frame[:160], out=self.folder / f"{factor}.h5", **options), MODEL, max_steps=2)
+            expected = [one.time for one in run.follow(frame[160:])]
+            with self.assertLogs("megabatch", "WARNING") as logged:
+                logging.getLogger("megabatch").warning("the first line")
+                self.assertEqual([one.time for one in run.follow(list(frame[160:].itertuples()))], expected)
+            # Quoted prices went on with adjusted ones without a word.
+            told = "the bars have no adjusted close, and .* the last times 0.9830: .* give the adjusted close, such as in Adj Close"
+            self.assertEqual(len(re.findall(told, "\n".join(logged.output))), int(factor != 1.0), logged.output)
+
+    def test_a_day_is_that_of_the_zone_of_its_time(self) -> None:
+        # The date in UTC counted: American and European closes were the next day, or a repeated one.
+        import pandas
+        import polars
+        import pyarrow
+
+        days = pandas.bdate_range("2020-01-01", periods=340)
+        close = 100 * np.exp(np.cumsum(np.random.default_rng(1).normal(0, 0.01, len(days))))
+        frame = pandas.DataFrame(
+            {"open": close, "high": close * 1.01, "low": close * 0.99, "close": close, "volume": 9.0}, index=days.rename("time")
+        )
+        past, coming = frame[:260], frame[260:]
+        options: dict[str, Any] = {"timeframes": {"D1": 5}, "target": "log_return", "horizon": 2, "pip_size": 0.01, "symbol": "KO"}
+        ds = mb.ingest(past, out=self.folder / "dates.h5", **options)
+        run = mb.train(ds, MODEL, max_steps=2)
+        expected = [one.time for one in run.follow(coming)]
+        self.assertGreater(len(expected), 70)
+        appended = mb.ingest(past, out=self.folder / "longer.h5", **options).append(coming).fingerprint()
+        new_york = mb.ingest(past.tz_localize("America/New_York"), out=self.folder / "new-york.h5", **options)
+        sessions = (("America/New_York", 16), ("America/New_York", 19), ("America/New_York", 20), ("Europe/Berlin", 17))
+        for zone, hour in (*sessions, ("Europe/London", 17)):
+            closes = coming.set_index((coming.index + pandas.Timedelta(hours=hour)).tz_localize(zone).rename("time"))
+            rows = [row for _, row in closes.iterrows()]
+            for data in (ds, new_york) if zone == "America/New_York" else (ds,):
+                self.assertEqual([one.time for one in run.follow(rows, data=data)], expected, f"{zone} {hour} {data.path}")
+            if (zone, hour) not in sessions:
+                continue
+            plain = closes.reset_index()
+            for table in (closes, polars.from_pandas(plain), pyarrow.Table.from_pandas(plain)):
+                self.assertEqual([one.time for one in run.follow(table)], expected, f"{zone} {hour} {type(table)}")
+            longer = mb.ingest(past, out=self.folder / "longer.h5", **options)
+            self.assertEqual(longer.append(closes).fingerprint(), appended, f"{zone} {hour}")
+
     def test_bars_of_a_series_without_a_symbol_may_have_one(self) -> None:
         # `no row of the frame has the symbol BARS` is nothing that a caller knows of.
         import pandas
@@ -1087,7 +1143,7 @@ class Following(InFolder):
         self.assertEqual([one.time for one in seen], [one.time for one in by_frame if one.time <= until])
         # A volume that was missing was 0, and so was its feature.
         priced = {name: own for name, own in rows[0].items() if name != "volume"}
-        for wrong in (priced, {**priced, "volume": np.nan}):
+        for wrong in (priced, {**priced, "volume": np.nan}, {**priced, "volume": None}):
             with run.follow() as follower:
                 with self.assertRaisesRegex(mb.DataError, "expected a volume, from which features are computed"):
                     follower.push(wrong)

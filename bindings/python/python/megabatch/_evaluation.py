@@ -44,10 +44,10 @@ class Evaluation(Tabular):
         return self.text
 
     def _repr_html_(self) -> str:
-        """A row for each predictor, with the mean of each error over the horizons."""
+        """A row for each predictor, with the mean of each error over the horizons; t-statistics and their lags have none."""
         model = self.model
         rows = [
-            [name, *(float(np.mean(errors[error])) if error in errors else np.nan for error in model)]
+            [name, *(_mean(error, errors[error]) if error in errors else np.nan for error in model)]
             for name, errors in {"model": model, **self.baselines}.items()
         ]
         return table(f"{self.samples} samples, means over the horizons", ["predictor", *model], rows)
@@ -149,6 +149,12 @@ class Evaluation(Tabular):
             parts = [own.get(name, np.full(len(own["horizon"]), np.nan)) for own in rows]
             columns[name] = sum(parts, []) if name == "predictor" else np.concatenate(parts)
         return columns
+
+
+def _mean(error: str, values: npt.NDArray[np.float64]) -> float:
+    """The mean over the horizons of what has one."""
+    has_none = len(values) > 1 and error.endswith(("_t", "_lags"))
+    return np.nan if has_none else float(np.mean(values))
 
 
 def _count(value: Any) -> int | None:

@@ -58,6 +58,8 @@ class Bars:
     """The clock of times that are not UTC; that of the series where there is none."""
     empty_rows: int = 0
     """Rows without prices that were left out."""
+    east_s: npt.NDArray[np.int32] | None = None
+    """Seconds east of UTC on the clock of each row whose times have a zone, which tell its date."""
 
     def is_empty(self) -> bool:
         """True if no row has a price."""
@@ -76,6 +78,7 @@ class Bars:
         return {
             "time_ns": self.time_ns.tobytes(),
             "is_utc": self.is_utc,
+            "east_s": None if self.east_s is None else self.east_s.tobytes(),
             "zone": self.zone,
             "columns": columns,
             "time_columns": times,
@@ -111,7 +114,8 @@ class Bars:
         """The bars in some of these rows."""
         columns = {name: values[rows] for name, values in self.columns.items()}
         times = {name: values[rows] for name, values in self.time_columns.items()}
-        return Bars(self.time_ns[rows], self.is_utc, columns, self.rows[rows], times, self.zone)
+        east_s = None if self.east_s is None else self.east_s[rows]
+        return Bars(self.time_ns[rows], self.is_utc, columns, self.rows[rows], times, self.zone, east_s=east_s)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,6 +124,14 @@ class _Times:
 
     time_ns: npt.NDArray[np.int64]
     is_utc: bool
+    east_s: npt.NDArray[np.int32] | None = None
+    """Seconds east of UTC on the clock of each row, where that is another."""
+
+    @staticmethod
+    def in_zone(time_ns: npt.NDArray[np.int64], wall_ns: npt.NDArray[np.int64]) -> _Times:
+        """Times of a zone, whose clock shows `wall_ns`."""
+        east_s = np.where(time_ns == _NAT, 0, (wall_ns - time_ns) // 1_000_000_000).astype(np.int32)
+        return _Times(time_ns, is_utc=True, east_s=east_s if np.any(east_s) else None)
 
 
 def is_frame(data: object) -> bool:
@@ -493,7 +505,7 @@ def _bars(table: _Table, further: Sequence[str] | None, label_end: str | None) -
             row=row,
         )
     ends = {label_end: table.further_times(label_end, times)} if label_end is not None else {}
-    return Bars(times.time_ns, times.is_utc, columns, np.arange(len(times.time_ns)), ends)
+    return Bars(times.time_ns, times.is_utc, columns, np.arange(len(times.time_ns)), ends, east_s=times.east_s)
 
 
 def _known(bars: Bars) -> Bars:
@@ -1018,7 +1030,8 @@ class _Pandas(_Table):
         kind = getattr(series.dtype, "pyarrow_dtype", series.dtype)
         if getattr(kind, "tz", None) is None:
             return _Times(_nanoseconds(series.to_numpy()), is_utc=False)
-        return _Times(_nanoseconds(series.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy()), is_utc=True)
+        utc, wall = series.dt.tz_convert("UTC").dt.tz_localize(None), series.dt.tz_localize(None)
+        return _Times.in_zone(_nanoseconds(utc.to_numpy()), _nanoseconds(wall.to_numpy()))
 
 
 class _Polars(_Table):
@@ -1046,10 +1059,15 @@ class _Polars(_Table):
         if not isinstance(series.dtype, polars.Datetime):
             raise _no_times(name, series.dtype)
         zone = series.dtype.time_zone
+
+        def ticks(own: Any) -> npt.NDArray[np.int64]:
+            return np.ascontiguousarray(own.to_physical().fill_null(_NAT).to_numpy(), dtype=np.int64)
+
         # Physical values are those of UTC where there is a zone.
-        ticks = series.cast(polars.Datetime("ns", zone)).to_physical()
-        filled = ticks.fill_null(_NAT)
-        return _Times(np.ascontiguousarray(filled.to_numpy(), dtype=np.int64), is_utc=zone is not None)
+        times = series.cast(polars.Datetime("ns", zone))
+        if zone is None:
+            return _Times(ticks(times), is_utc=False)
+        return _Times.in_zone(ticks(times), ticks(times.dt.replace_time_zone(None)))
 
 
 class _Arrow(_Table):
@@ -1067,6 +1085,7 @@ class _Arrow(_Table):
 
     def _times(self, place: int, name: str) -> _Times:
         import pyarrow
+        import pyarrow.compute
 
         found = self._chunked(place)
         if pyarrow.types.is_date(found.type):
@@ -1077,7 +1096,12 @@ class _Arrow(_Table):
             return _epoch(found.cast(pyarrow.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False), name)
         if not pyarrow.types.is_timestamp(found.type):
             raise _no_times(name, found.type)
-        ticks = found.cast(pyarrow.timestamp("ns", found.type.tz)).cast(pyarrow.int64())
-        filled = ticks.fill_null(_NAT)
-        values = np.ascontiguousarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
-        return _Times(values, is_utc=found.type.tz is not None)
+
+        def ticks(own: Any) -> npt.NDArray[np.int64]:
+            filled = own.cast(pyarrow.int64()).fill_null(_NAT)
+            return np.ascontiguousarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+        stamps = found.cast(pyarrow.timestamp("ns", found.type.tz))
+        if found.type.tz is None:
+            return _Times(ticks(stamps), is_utc=False)
+        return _Times.in_zone(ticks(stamps), ticks(pyarrow.compute.local_timestamp(stamps)))

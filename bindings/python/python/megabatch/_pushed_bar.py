@@ -21,6 +21,8 @@ _NAMED_MONTH = re.compile(
     r"[-/., ]+(?P<year>\d{4})(?:[T, ]+(?P<clock>\d.*))?"
 )
 """A date whose month is a word, and what follows it."""
+_PLACE = re.compile(r"_\d+")
+"""The field of a named tuple that is called by its place."""
 
 
 def is_bar(bar: object) -> bool:
@@ -35,13 +37,14 @@ def _is_named_tuple(bar: object) -> bool:
 def as_bar(row: Any, symbol: str | None) -> Mapping[str, Any]:
     """The fields of a bar, which may be a frame of one row, or a row of a frame of pandas, also of `itertuples`: its time
     is in the index if no field has it, and of columns of two levels one has symbols. Of several those of `symbol` are
-    taken."""
+    taken. Fields of `itertuples` that are called by their place, such as `_5`, are left out."""
     if is_table(row):
         row = _only_row(row)
     index = getattr(row, "name", None) if _frames.library(row) == "pandas" else None
     if _is_named_tuple(row):
-        row = row._asdict()
-        # `itertuples` calls the index so.
+        # `itertuples` calls a column such as `Adj Close` by its place, which tells nothing.
+        row = {name: value for name, value in row._asdict().items() if _PLACE.fullmatch(name) is None}
+        # It calls the index so.
         index = row.pop("Index", None)
     bar: Mapping[str, Any] = row
     if any(isinstance(key, tuple) for key in row.keys()):
@@ -180,13 +183,29 @@ def _as_text(time: Any, zone: str | None) -> str:
         text = str(np.datetime_as_string(time, unit="ns"))
     elif isinstance(time, datetime.datetime):
         if time.tzinfo is not None:
-            return time.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat() + "Z"
+            return _with_offset(time)
         text = time.isoformat()
     elif isinstance(time, datetime.date):
         text = f"{time.isoformat()}T00:00:00"
     else:
         text = _epoch_time(time)
     return text if zone else f"{text}Z"
+
+
+def _with_offset(time: datetime.datetime) -> str:
+    """A time with a zone, whose offset tells the date on its clock."""
+    east = time.utcoffset() or datetime.timedelta()
+    if not east and time.hour < 23 and time.time() != datetime.time() and _is_ahead_in_summer(time):
+        # London in winter has the offset of UTC, whose times may be midnights of another exchange.
+        return time.astimezone(datetime.timezone(datetime.timedelta(minutes=15))).isoformat()
+    if not east or east % datetime.timedelta(minutes=1):
+        return time.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat() + "Z"
+    return time.isoformat()
+
+
+def _is_ahead_in_summer(time: datetime.datetime) -> bool:
+    """True for a zone whose clock is ahead of UTC in summer."""
+    return bool(time.replace(month=7, day=1).utcoffset())
 
 
 def _with_number_of_month(text: str) -> str:
@@ -232,6 +251,8 @@ def number_text(bar: Mapping[str, Any], name: str, own: Any, no_volume: str) -> 
         expected = "; expected time, open, high, low, close and perhaps volume"
         reason = expected if name in ("open", "high", "low", "close") else ", which the first bar had"
         raise DataError(f"the bar has no {own!r}{reason}", column=name)
+    if bar[own] is None and name not in _frames.PRICES:
+        return "nan"
     try:
         return repr(float(bar[own]))
     except (TypeError, ValueError):

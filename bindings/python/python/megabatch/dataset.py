@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime
+import difflib
+import inspect
 import os
 import pathlib
 import shutil
@@ -471,6 +473,8 @@ class Dataset:
             advice = f"those of an instrument are dataset[dataset.sample_instruments == {index}]"
             if samples in self.timeframes:
                 advice = f"the windows of a timeframe are dataset[:8][{samples!r}]"
+            elif self.times is not None and _megabatch.is_time(samples):
+                advice = f"those from a time on are dataset[dataset.times >= numpy.datetime64({samples!r})]"
             elif self.sample_instruments is None:
                 advice = "places are numbers, as in dataset[0] or dataset[:8]"
             raise ConfigError(f"samples are chosen by their places, and {samples!r} is none; {advice}", key="samples")
@@ -742,11 +746,13 @@ def _functions_again(
     *,
     doubts_end: bool = True,
 ) -> dict[str, Any] | None:
-    """Functions of the series at `path`, given again."""
+    """Functions of the series at `path`, given again, perhaps beside names of its other features."""
     stated, called = _functions.split(features)
-    if stated:
+    stated = [stated] if isinstance(stated, str) else stated or []
+    strange = stated and [str(own) for own in stated if own not in _megabatch.function_inputs(path)[2]]
+    if strange:
         raise ConfigError(
-            f"features: {', '.join(map(str, stated))}: a series keeps its features; give its functions alone", key="features"
+            f"features: {', '.join(strange)}: a series keeps its features; give its functions alone", key="features"
         )
     _, frames = _context(context)
     if not called and target is None and not frames:
@@ -769,9 +775,24 @@ def _named(arguments: Mapping[str, Any]) -> dict[str, Any]:
     options = given(IngestOptions, arguments)
     if "progress" in options:
         raise ConfigError("progress: ingest and append have no argument progress, and show none; leave it out", key="progress")
+    for name in arguments["others"]:
+        _require_option(name)
     return {name.replace("_", "-"): value for name, value in options.items() if value is not None}
 
 
+def _require_option(name: str) -> None:
+    """Refuses a name that is no argument of `ingest`; `append` takes those of a recipe."""
+    parameters = inspect.signature(ingest).parameters.values()
+    known = sorted(one.name for one in parameters if one.kind is one.KEYWORD_ONLY)
+    if name in _KEPT:
+        raise ConfigError(f"{name}: an argument of ingest alone; a series keeps its {_KEPT[name]}: leave it out", key=name)
+    if name not in known:
+        nearest = difflib.get_close_matches(name, known, 1, 0.0)[0]
+        raise ConfigError(f"{name}: no option of a recipe; the nearest is {nearest}, and all are {', '.join(known)}", key=name)
+
+
+_KEPT = {"columns": "columns", "out": "file"}
+"""What arguments of `ingest` decide that `append` has not."""
 _REPEATED = ("ask", "bid", "context")
 """Options that are given once for each value."""
 _READING = ("zone", "time", "prices", "on-error", "repeats", "timeframes")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 from . import _arguments, _graph_inputs, _megabatch
-from ._display import display
+from ._display import display, log_note
 from .dataset import Dataset
 from .errors import ConfigError
 
@@ -132,6 +132,8 @@ def build(
     symbol, and Parquet and Feather files, and kinds cosine, euclidean and radius a frame with a row of numbers for each
     node, which a column `node` may name.
 
+    Doubts about bars, such as splits that prices were not adjusted for, are warnings of the log `megabatch`.
+
     `open(out)` gives the graphs. `megabatch.open(out)` trains on those that have features of their own; graphs between
     instruments are named by the setting `model.graph`.
     """
@@ -182,6 +184,8 @@ def build(
             "display": display(progress),
         }
         _, facts = _megabatch.build_graphs(call)
+    for warning in facts["found"].get("warnings", []):
+        log_note(f"warning: {warning}")
     return facts
 
 

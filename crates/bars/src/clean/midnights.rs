@@ -102,19 +102,30 @@ impl Midnights {
         Some(if self.are_utc { RowTime::Utc(start) } else { RowTime::Wall(start) })
     }
 
-    /// The same of a row. Beside dates, the offset that it states tells its own. Those of a row in
-    /// UTC are in UTC, too, where no zone is known.
+    /// The same of a row. Beside dates, the offset that it states tells its own, and beside
+    /// midnights of an exchange, where its clock has these midnights. Those of a row in UTC are in
+    /// UTC, too, where no zone is known.
     pub(crate) fn before_row(&self, row: &BarRow, zone: Option<&Zone>) -> Option<RowTime> {
         let [_, commonest, _] = self.times_of_day;
         let are_dates = !self.are_utc && commonest == 0;
         let utc = Zone::utc();
         let zone = zone.or((are_dates && row.east_ns == 0).then_some(&utc));
-        row.stated_day().filter(|_| are_dates).or_else(|| self.before(row.stamp, zone))
+        let stated = if are_dates { row.stated_day() } else { self.stated_midnight(row) };
+        stated.or_else(|| self.before(row.stamp, zone))
+    }
+
+    /// The midnight before a row with a time of day, on the clock whose offset it states, where
+    /// these midnights are of that clock.
+    fn stated_midnight(&self, row: &BarRow) -> Option<RowTime> {
+        let midnight = row.stated_day()?.ns() - row.east_ns;
+        let is_one = |ns: i64| self.times_of_day.contains(&time_of_day(ns));
+        // Midnights of summer may be written with the offset of winter.
+        (self.are_utc && is_one(midnight) && !is_one(row.stamp.ns())).then_some(RowTime::Utc(midnight))
     }
 
     /// Times of rows, and those of their midnights in the place of times of day.
-    pub(crate) fn day_times(&self, stamps: impl Iterator<Item = RowTime>) -> Vec<i64> {
-        stamps.map(|stamp| self.before(stamp, None).unwrap_or(stamp).ns()).collect()
+    pub(crate) fn day_times(&self, rows: impl Iterator<Item = BarRow>) -> Vec<i64> {
+        rows.map(|row| self.before_row(&row, None).unwrap_or(row.stamp).ns()).collect()
     }
 
     /// Puts the rows of a file that carry a time of day at their midnights, and warns of them.
@@ -289,6 +300,22 @@ mod tests {
             let mut stamps: Vec<RowTime> = weekdays(dates, 0).into_iter().map(RowTime::Wall).collect();
             stamps.extend((0..others).map(|k| RowTime::Wall((30 + k) * DAY_NS + 15 * HOUR_NS)));
             assert_eq!(midnights(&stamps).is_some(), is_told, "{dates} {others}");
+        }
+    }
+
+    #[test]
+    fn a_row_with_an_offset_beside_midnights_of_its_clock_is_of_its_day() {
+        // New York in winter and in summer, whose evening is midnight in UTC.
+        for (midnight, east) in [(5 * HOUR_NS, -5), (4 * HOUR_NS, -4)] {
+            let stamps: Vec<RowTime> = weekdays(13, midnight).into_iter().map(RowTime::Utc).collect();
+            let own = midnights(&stamps).unwrap();
+            let row = |ns: i64, east: i64| BarRow { east_ns: east * HOUR_NS, ..BarRow::flat(RowTime::Utc(ns), 1.0, 1) };
+            let evening = 22 * DAY_NS;
+            assert_eq!(own.before_row(&row(evening, east), None), Some(RowTime::Utc(21 * DAY_NS + midnight)));
+            assert_eq!(own.before_row(&row(21 * DAY_NS + midnight, east), None), None);
+            assert_eq!(own.before_row(&row(21 * DAY_NS + 4 * HOUR_NS, -5), None), None);
+            // Another clock has other midnights.
+            assert_eq!(own.before_row(&row(evening, 9), None), None);
         }
     }
 

@@ -199,6 +199,15 @@ impl BarDoubts {
         })
     }
 
+    /// A doubt about prices as quoted, behind adjusted ones whose last factor is `factor`.
+    pub(super) fn quoted_prices(factor: f64) -> Option<String> {
+        ((factor - 1.0).abs() > PRICE_TOLERANCE).then(|| {
+            format!(
+                "the bars have no adjusted close, and the prices of before were adjusted by theirs, the last times {factor:.4}: the step between both is no change of the price; give the adjusted close, such as in Adj Close"
+            )
+        })
+    }
+
     /// A doubt about a pause of an hour or more, before the bar that opens at `open_time` and after
     /// the `earlier` one, that is longer than those of the known bars: over a weekend than their
     /// weekends, else than their pauses within a day, or within a week. A history of some months

@@ -78,6 +78,8 @@ pub struct BarLines {
     passed_over: u64,
     /// Midnights of the rows of days that were known before.
     known_midnights: Option<Midnights>,
+    /// Factor of the last prices that were known before; `None` where they are as quoted.
+    known_factor: Option<f64>,
     /// Times of the rows of days so far; their midnights in the place of times of day.
     day_stamps: Vec<RowTime>,
     doubts: BarDoubts,
@@ -129,6 +131,7 @@ impl BarLines {
             known_until,
             passed_over: 0,
             known_midnights: None,
+            known_factor: None,
             day_stamps: Vec::new(),
             doubts: BarDoubts::new(base, options.symbol.as_deref()),
             warnings: Vec::new(),
@@ -156,12 +159,15 @@ impl BarLines {
 
     /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
     /// day is that of its date where nearly all rows of theirs were midnights. If they have
-    /// volumes, fillers show by that. Fillers with which they end go on.
+    /// volumes, fillers show by that. Fillers with which they end go on. If their prices are
+    /// adjusted, prices as quoted are warned of.
     #[must_use]
     pub fn following(self, summary: &ReadSummary) -> Self {
         let had_volume = self.had_volume || summary.bars.without_volume < summary.bars.all;
         let (known_midnights, known_fillers) = (summary.midnights.clone(), summary.last_fillers);
-        BarLines { known_midnights, known_fillers, had_volume, ..self }
+        let adjusted = summary.files.last().and_then(|file| file.adjusted.as_ref());
+        let known_factor = adjusted.map(|adjusted| adjusted.last_factor);
+        BarLines { known_midnights, known_factor, known_fillers, had_volume, ..self }
     }
 
     /// The reader of bars that follow others with a volume. Flat ones without a volume fill time at
@@ -295,6 +301,9 @@ impl BarLines {
             format.has_sure_symbols = symbols.is_some_and(|symbols| !symbols.is_empty());
         }
         choose_prices(&self.name, &mut format, self.options.prices)?;
+        if format.columns.adjusted.is_none() {
+            self.warn(self.known_factor.and_then(BarDoubts::quoted_prices));
+        }
         self.adjusted_column = AdjustedColumn::from_format(&format);
         self.assumed_volume = AssumedVolume::new(&format);
         self.format = Some(format);
@@ -464,7 +473,9 @@ impl BarLines {
     }
 
     fn checked(&mut self, row: BarRow, format: &RowFormat) -> Result<BarRow, RowFault> {
-        if self.needs_volume && (row.volume.is_nan() || format.columns.volume.is_none()) {
+        // What a row without prices lacks is not its volume.
+        let lacks_volume = row.volume.is_nan() || format.columns.volume.is_none();
+        if self.needs_volume && lacks_volume && row.close.is_finite() {
             let expected = "a volume, from which features are computed".to_owned();
             return Err(RowFault { kind: RowError::NoValue, expected });
         }

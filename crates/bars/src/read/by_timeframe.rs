@@ -28,7 +28,7 @@ impl SpacedFile {
             && let Some(midnights) = Midnights::told_by(|| file.rows.stamps())
         {
             spacings = Spacings::default();
-            spacings.add_times(midnights.day_times(file.rows.stamps()));
+            spacings.add_times(midnights.day_times(file.rows.iter()));
         }
         SpacedFile { file, spacings }
     }

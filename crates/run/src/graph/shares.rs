@@ -48,9 +48,11 @@ pub(super) fn with_shares(
     }
     let mut facts = facts(&returns);
     facts["universe"] = universe::facts(&shares);
-    facts["warnings"] = json!(warnings);
     let mut found = universe::describe(&shares) + &describe(&returns) + &note_on_k(k, returns.names.len(), "share");
     warnings.iter().for_each(|warning| found.push_str(&format!("warning: {warning}\n")));
+    // The universe's text has the warnings of its files in it.
+    let all: Vec<String> = warnings.into_iter().chain(universe::file_warnings(&shares.recordings)).collect();
+    facts["warnings"] = json!(all);
     then(Source { builder: &graphs, found, facts })
 }
 

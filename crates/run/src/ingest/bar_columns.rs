@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use jiff::Timestamp;
+use jiff::tz::Offset;
 use megabatch_atomic_file as atomic_file;
 use megabatch_bars::Zone;
 
@@ -45,6 +46,9 @@ pub struct BarColumn<'a> {
 pub enum BarTimes<'a> {
     /// UTC.
     Utc,
+    /// UTC, and the seconds east of it on the clock of each row, which its own time states. Whole
+    /// minutes are stated.
+    UtcAt(&'a [i32]),
     /// Wall-clock time, in the zone of the recipe.
     Wall,
     /// Wall-clock time, in a zone that the header names.
@@ -57,12 +61,18 @@ impl BarColumns<'_> {
     /// last.
     ///
     /// # Errors
-    /// A data error for columns of different lengths or no rows; errors of writing.
+    /// A data error for columns of different lengths, offsets among them, or no rows; errors of
+    /// writing.
     pub fn write_csv(&self, path: &Path) -> Result<()> {
         let rows = self.time_ns.len();
         if let Some(BarColumn { name, values }) = self.columns.iter().find(|column| column.values.len() != rows) {
             return Err(Error::data(format!("column {name} has {} rows, and the times are {rows}", values.len()))
                 .with_field("column", *name));
+        }
+        if let BarTimes::UtcAt(east_s) = self.times
+            && east_s.len() != rows
+        {
+            return Err(Error::data(format!("the offsets have {} rows, and the times are {rows}", east_s.len())));
         }
         if rows == 0 {
             return Err(Error::data("the table has no rows"));
@@ -82,7 +92,10 @@ impl BarColumns<'_> {
         names.into_iter().try_for_each(|name| write!(text, ",{name}"))?;
         for (row, &time_ns) in self.time_ns.iter().enumerate() {
             text.push(b'\n');
-            self.write_time(&mut text, time_ns)?;
+            match self.stated_offset(row) {
+                Some(offset) => write!(text, "{}", timestamp(time_ns).display_with_offset(offset))?,
+                None => self.write_time(&mut text, time_ns)?,
+            }
             self.columns.iter().map(|column| column.values[row]).try_for_each(|number| match number.is_nan() {
                 true => text.write_all(b","),
                 false => write!(text, ",{number}"),
@@ -98,13 +111,25 @@ impl BarColumns<'_> {
         Ok(text)
     }
 
+    /// The offset that the time of a row states; `None` for that of UTC.
+    fn stated_offset(self, row: usize) -> Option<Offset> {
+        let BarTimes::UtcAt(east_s) = self.times else { return None };
+        Some(east_s[row])
+            .filter(|east_s| *east_s != 0 && east_s % 60 == 0)
+            .and_then(|east_s| Offset::from_seconds(east_s).ok())
+    }
+
     fn write_time(self, text: &mut Vec<u8>, time_ns: i64) -> io::Result<()> {
-        let time = Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of nanoseconds are a time");
+        let time = timestamp(time_ns);
         match self.times {
-            BarTimes::Utc => write!(text, "{time}"),
+            BarTimes::Utc | BarTimes::UtcAt(_) => write!(text, "{time}"),
             BarTimes::Wall | BarTimes::WallIn(_) => write!(text, "{}", time.to_string().trim_end_matches('Z')),
         }
     }
+}
+
+fn timestamp(time_ns: i64) -> Timestamp {
+    Timestamp::from_nanosecond(time_ns.into()).expect("64 bits of nanoseconds are a time")
 }
 
 #[cfg(test)]
@@ -136,6 +161,21 @@ mod tests {
         let bars = megabatch_bars::read(&[&path], &ReadOptions::default()).unwrap().bars;
         // New York's winter is five hours behind UTC.
         assert_eq!(bars.open_time[0], time_ns[0] - 2 * 3_600_000_000_000);
+        let east_s: Vec<i32> = (0..200).map(|row| [-18_000, 0, 5 * 3_600 + 2_700, -17_762][row % 4]).collect();
+        BarColumns { times: BarTimes::UtcAt(&east_s), ..columns }.write_csv(&path).unwrap();
+        assert_eq!(megabatch_bars::read(&[&path], &ReadOptions::default()).unwrap().bars.open_time, time_ns);
+        let text = std::fs::read_to_string(&path).unwrap();
+        let stated = [
+            "2017-12-31T19:00:00-05:00,",
+            "2018-01-01T00:01:00Z,",
+            "2018-01-01T05:47:00+05:45,",
+            "2018-01-01T00:03:00Z,",
+        ];
+        for (line, time) in text.lines().skip(1).zip(stated) {
+            assert!(line.starts_with(time), "{line}");
+        }
+        let few = BarColumns { times: BarTimes::UtcAt(&east_s[1..]), ..columns };
+        assert!(few.write_csv(&path).unwrap_err().to_string().contains("the offsets have 199 rows"));
         let short = [BarColumn { name: "high", values: &high[1..] }];
         let wrong = BarColumns { columns: &short, ..columns };
         assert!(wrong.write_csv(&path).unwrap_err().to_string().contains("column high has 199 rows"));

@@ -381,6 +381,16 @@ fn a_volume_that_features_need_is_in_every_row() {
     }
 }
 
+// A row without prices was refused for its volume.
+#[test]
+fn a_row_without_prices_is_refused_for_these() {
+    let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None).requiring_volume();
+    lines.push(b"time,open,high,low,close,volume").unwrap();
+    lines.push(b"2018-01-02 00:04,1,2,1,2,7").unwrap();
+    let error = lines.push(b"2018-01-02 00:05,nan,nan,nan,nan,nan").unwrap_err().to_string();
+    assert!(error.contains("expected prices that are finite and above zero"), "{error}");
+}
+
 // Volumes of 0 alone were followed without a word.
 #[test]
 fn bars_none_of_which_has_a_volume_are_warned_of_where_features_need_it() {
@@ -578,6 +588,32 @@ fn adjusted_days_without_a_known_one_are_warned_of() {
         let warnings = lines.take_warnings();
         assert_eq!(warnings.len(), expected, "{warnings:?}");
         assert!(warnings.iter().all(|one| one.contains("the bars from 2018-01-03T00:00:00Z on have no bar")));
+    }
+}
+
+// Quoted prices went on with adjusted ones without a word.
+#[test]
+fn quoted_days_after_adjusted_ones_are_warned_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("X.csv");
+    let options = ReadOptions { base: Some(Timeframe::D1), ..in_zone("UTC") };
+    let quoted = ReadOptions { prices: crate::parse::options::Prices::AsQuoted, ..options.clone() };
+    let (with, without) = (
+        ["date,open,high,low,close,adj close", "2018-01-08,4,8,2,4,2"],
+        ["date,open,high,low,close", "2018-01-08,4,8,2,4"],
+    );
+    for (adjusted, options, text, expected) in
+        [("2", &options, without, 1), ("2", &options, with, 0), ("4", &options, without, 0), ("2", &quoted, without, 0)]
+    {
+        let rows = (1..6).map(|day| format!("2018-01-0{day},4,8,2,4,{adjusted}\n"));
+        fs::write(&path, format!("{}\n{}", with[0], rows.collect::<String>())).unwrap();
+        let summary = read(&[&path], options).unwrap().summary;
+        let known = summary.last_bar.open_time;
+        let mut lines = BarLines::new(Path::new("live"), options, Timeframe::D1, Some(known)).following(&summary);
+        let bars: usize = text.iter().map(|line| lines.push(line.as_bytes()).unwrap().len()).sum();
+        let warnings = lines.take_warnings();
+        assert_eq!((bars, warnings.len()), (1, expected), "{warnings:?}");
+        assert!(warnings.iter().all(|one| one.contains("the last times 0.5000")), "{warnings:?}");
     }
 }
 
