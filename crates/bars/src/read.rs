@@ -261,6 +261,7 @@ fn read_sources(
     let mut spacings = Spacings::default();
     sources.iter().for_each(|source| spacings.extend(&source.spacings));
     let base = spacings.base(options.base)?;
+    let options = &options.for_bars(base);
     let sources = sources.into_iter().map(|source| source.on_grid(base));
     let sources: Vec<SpacedFile> = sources.collect::<Result<_>>()?;
     let mut spacings = Spacings::default();

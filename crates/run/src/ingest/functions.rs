@@ -157,7 +157,7 @@ impl Recipe {
         let recipe = self.with_known_bins(&recordings.recordings.universe.recordings)?;
         let context = match self.context.is_empty() {
             true => None,
-            false => Some(ContextInstruments::read(&recipe, &recordings.bars, folder, host)?),
+            false => Some(ContextInstruments::read(&recipe, &recordings, folder, host)?),
         };
         if let Some(context) = &context {
             // Later their files may have more rows.
