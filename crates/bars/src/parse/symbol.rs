@@ -254,10 +254,15 @@ pub(crate) fn is_currency_pair(symbol: &str) -> bool {
     pip_size_of(symbol).is_ok()
 }
 
+/// True for a pair of a coin: it trades on every day of the week.
+pub(crate) fn is_of_a_coin(symbol: &str) -> bool {
+    is_coin_pair(&letters(symbol))
+}
+
 /// True for a pair of currencies, metals or coins: a day of it may have trades until its end.
 pub fn trades_around_the_clock(symbol: &str) -> bool {
     let name = letters(symbol);
-    is_currency_pair(symbol) || is_coin_pair(&name) || pair_at_start(&name).is_some()
+    is_currency_pair(symbol) || is_of_a_coin(symbol) || pair_at_start(&name).is_some()
 }
 
 /// `EURUSD` of `EURUSD`, `EURUSD5` or `EURUSDM`, in upper case: a pair, at most one letter, and
