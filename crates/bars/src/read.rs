@@ -72,8 +72,8 @@ pub struct Recording {
 /// [`Error::UnknownDateOrder`], [`Error::Columns`], [`Error::Unsorted`]; [`Error::BadRow`] for a
 /// row that cannot be used as it stands, under [`OnError::Fail`](crate::OnError::Fail);
 /// [`Error::NothingLeft`], [`Error::EmptyColumns`], [`Error::UnknownBase`], [`Error::WrongBase`],
-/// [`Error::ShorterBars`], [`Error::LongerBars`]; [`Error::Overlap`], [`Error::UnlikeBars`], [`Error::MixedSymbols`] and
-/// [`Error::NoFiles`].
+/// [`Error::ShorterBars`], [`Error::LongerBars`]; [`Error::Overlap`], [`Error::UnlikeBars`],
+/// [`Error::MixedSymbols`] and [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
     read_in(paths, options, &SymbolRows::default(), &ReadPlace::MEMORY).map(StoredRecording::in_memory)
 }

@@ -105,8 +105,8 @@ pub(super) struct ByTimeframe {
 }
 
 impl ByTimeframe {
-    /// Sorts files of `symbol` by timeframe; that of the series is the stated one, or the shortest of
-    /// the files'. A file that may have bars of a stated one is taken to have them.
+    /// Sorts files of `symbol` by timeframe; that of the series is the stated one, or the shortest
+    /// of the files'. A file that may have bars of a stated one is taken to have them.
     pub(super) fn new(sources: Vec<BarFile>, symbol: &str, stated: Option<Timeframe>) -> Result<Self> {
         let sources: Vec<SpacedFile> = sources.into_iter().map(|file| SpacedFile::new(file, symbol)).collect();
         let base = stated.or_else(|| sources.iter().filter_map(|source| source.spacings.only()).min());

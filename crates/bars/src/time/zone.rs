@@ -51,7 +51,7 @@ impl Zone {
         }
     }
 
-    /// Time by which the zone's clock is behind UTC when it shows `wall_ns`; below 0 if it is ahead.
+    /// Time by which the zone's clock is behind UTC when it shows `wall_ns`; below 0 if ahead.
     pub fn behind_utc_ns(&self, wall_ns: i64) -> i64 {
         self.utc_ns(wall_ns) - wall_ns
     }

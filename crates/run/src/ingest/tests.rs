@@ -573,8 +573,7 @@ fn dates_of_a_context_are_those_of_the_clock_that_the_bars_were_found_to_have() 
     let folder = tempfile::tempdir().unwrap();
     let date = |day: i64| crate::text::utc(day * DAY_NS)[..10].to_owned();
     let price = |k: i64| 100 + k * 7 % 11;
-    // Weeks from Sunday 17:00 in New York on, of which the first is 2017-12-31; its summer begins in
-    // March.
+    // Weeks from Sunday 17:00 in New York on, of which the first is 2017-12-31, until July.
     let hour = |k: i64| {
         let hour = 17_531 * 24 + k / 120 * 7 * 24 + 17 + k % 120;
         (date(hour / 24), hour % 24, price(k))

@@ -380,7 +380,7 @@ fn export_hours_again(cut: &str) {
     leak::prove(&out, &leak::Options { samples: 4, ..leak::Options::default() }, &Host::silent()).unwrap();
 }
 
-/// The refusal of own bars that come after their minutes named a hole, a grid, a calendar or a clock.
+/// The refusal of own bars that come after their minutes named a hole or a clock, and not them.
 #[test]
 fn own_bars_that_come_after_their_minutes_are_refused_as_such() {
     let folder = tempfile::tempdir().unwrap();
