@@ -105,7 +105,9 @@ pub(super) fn recorded_clock_behind_utc(provenance: &Value) -> Option<Zone> {
     let shorter = instruments.filter(|instrument| base(instrument).is_some_and(|base| base < Timeframe::D1));
     farthest_behind(shorter.flat_map(|instrument| {
         let zone = |file: &Value| -> Option<Zone> { file["zone"].as_str()?.parse().ok() };
-        listed(instrument, "files").filter_map(zone).filter_map(move |zone| Some((zone, instrument["last_close_time_ns"].as_i64()?)))
+        listed(instrument, "files")
+            .filter_map(zone)
+            .filter_map(move |zone| Some((zone, instrument["last_close_time_ns"].as_i64()?)))
     }))
 }
 
