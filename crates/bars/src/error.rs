@@ -422,6 +422,22 @@ pub enum Error {
         stated: Timeframe,
     },
 
+    /// Bars are longer than those among which they stand.
+    #[error(
+        "{}: line {line}: {found}, among bars of {base}, which would have later prices: give bars of {base}, leave the file out, or name it after its timeframe, as EURUSD_D1.csv",
+        path.display()
+    )]
+    LongerBars {
+        /// The file.
+        path: PathBuf,
+        /// Line number, from 1, of the first of its rows.
+        line: u64,
+        /// Evidence that its bars are longer.
+        found: &'static str,
+        /// Timeframe of the others.
+        base: Timeframe,
+    },
+
     /// Longer bars cannot be made from the given ones.
     #[error(
         "{timeframe} bars cannot be made from {base} bars: its length must be a multiple of theirs; leave {timeframe} out of the timeframes"
@@ -538,6 +554,12 @@ impl Error {
         Error::Columns { path: path.to_owned(), fault: Box::new(fault) }
     }
 
+    /// The refusal of a row, in `line`, that has no time of day among shorter bars of `base`.
+    pub(crate) fn dates_alone(path: &Path, line: u64, base: Timeframe) -> Self {
+        let found = "a date without a time of day is that of a bar of a day or longer";
+        Error::LongerBars { path: path.to_owned(), line, found, base }
+    }
+
     /// Reason why a function of the user cannot be a feature, if it is that.
     pub fn function_fault(&self) -> Option<&FunctionFault> {
         if let Error::Function { fault, .. } = self { Some(fault) } else { None }
@@ -558,6 +580,7 @@ impl Error {
             | Error::UnknownDateOrder { path, .. }
             | Error::TooManyRows { path, .. }
             | Error::ShorterBars { path, .. }
+            | Error::LongerBars { path, .. }
             | Error::OtherTimeframe { path, .. }
             | Error::NoRows { path, .. }
             | Error::EmptyColumns { path, .. }

@@ -72,8 +72,8 @@ pub struct Recording {
 /// [`Error::UnknownDateOrder`], [`Error::Columns`], [`Error::Unsorted`]; [`Error::BadRow`] for a
 /// row that cannot be used as it stands, under [`OnError::Fail`](crate::OnError::Fail);
 /// [`Error::NothingLeft`], [`Error::EmptyColumns`], [`Error::UnknownBase`], [`Error::WrongBase`],
-/// [`Error::ShorterBars`]; [`Error::Overlap`], [`Error::UnlikeBars`], [`Error::MixedSymbols`] and
-/// [`Error::NoFiles`].
+/// [`Error::ShorterBars`], [`Error::LongerBars`]; [`Error::Overlap`], [`Error::UnlikeBars`],
+/// [`Error::MixedSymbols`] and [`Error::NoFiles`].
 pub fn read<P: AsRef<Path>>(paths: &[P], options: &ReadOptions) -> Result<Recording> {
     read_in(paths, options, &SymbolRows::default(), &ReadPlace::MEMORY).map(StoredRecording::in_memory)
 }
@@ -206,7 +206,7 @@ pub(crate) fn read_in<P: AsRef<Path>>(
     };
     let sources = paths.iter().map(read_file).collect::<Result<Vec<_>>>()?;
     refuse_nothing(&sources, &symbol)?;
-    let ByTimeframe { series_files, others } = ByTimeframe::new(sources, options.base)?;
+    let ByTimeframe { series_files, others } = ByTimeframe::new(sources, &symbol, options.base)?;
     let mut recording =
         read_sources(symbol, series_files, options, false, None, symbols, place).map_err(with_likely_symbols)?;
     let base = recording.bars.timeframe();
@@ -261,6 +261,8 @@ fn read_sources(
     let mut spacings = Spacings::default();
     sources.iter().for_each(|source| spacings.extend(&source.spacings));
     let base = spacings.base(options.base)?;
+    let options = &options.for_bars(base);
+    sources.iter().try_for_each(|source| source.refuse_dates(base))?;
     let sources = sources.into_iter().map(|source| source.on_grid(base));
     let sources: Vec<SpacedFile> = sources.collect::<Result<_>>()?;
     let mut spacings = Spacings::default();

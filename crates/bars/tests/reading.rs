@@ -509,6 +509,45 @@ fn bars_are_left_out_only_where_they_are_evidently_longer() {
     assert_eq!(read_texts(&files, &stated).unwrap().bars.len(), 601);
 }
 
+/// Days, weeks and months of a few rows were taken for bars of five minutes.
+#[test]
+fn rows_of_days_are_no_bars_of_minutes() {
+    let row = |k: usize| format!("2018.07.02,{:02}:{:02},2,4,1,2,1\n", k / 12, k % 12 * 5);
+    let fives: String = (0..200).map(row).collect();
+    let days =
+        "<DATE>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\n2018.07.03\t2\t4\t1\t2\t1\n2018.07.04\t2\t4\t1\t2\t1\n";
+    let (midnight, months) =
+        ("2018.07.03,00:00,2,4,1,2,1\n", "2018.07.03,00:00,2,4,1,2,1\n2018.08.03,00:00,2,4,1,2,1\n");
+    let stated = ReadOptions { base: Some(Timeframe::M5), overlaps: Overlaps::EqualOnce, ..ReadOptions::default() };
+    for options in [&stated, &ReadOptions { overlaps: Overlaps::EqualOnce, ..ReadOptions::default() }] {
+        let read_beside =
+            |name: &str, text: &str| read_texts(&[("EURUSD_M5.csv", fives.as_str()), (name, text)], options);
+        for (name, text, timeframe) in [
+            ("EURUSD_Daily_201807030000_201807040000.csv", days, Timeframe::D1),
+            ("EURUSD1440.csv", midnight, Timeframe::D1),
+            ("EURUSD240.csv", midnight, Timeframe::H4),
+            ("EURUSD_Weekly_201807030000_201807030000.csv", midnight, Timeframe::W1),
+        ] {
+            let Recording { bars, summary, .. } = read_beside(name, text).unwrap();
+            assert_eq!((bars.len(), summary.compared.len()), (200, 1), "{name}");
+            assert_eq!(summary.compared[0].timeframe, timeframe, "{name}");
+        }
+        for (name, text, expected) in [
+            ("EURUSD_new.csv", days, "EURUSD_new.csv: line 2: a date without a time of day is that of a bar of a day"),
+            ("EURUSD_H4.csv", days, "EURUSD_H4.csv: line 2: a date without a time of day"),
+            ("EURUSD43200.csv", months, "EURUSD43200.csv: line 1: its bars are of months"),
+            ("EURUSD_MN1.csv", midnight, "EURUSD_MN1.csv: line 1: its bars are of months"),
+        ] {
+            let error = read_beside(name, text).unwrap_err();
+            assert!(matches!(error, Error::LongerBars { base: Timeframe::M5, .. }), "{name}: {error}");
+            assert!(error.to_string().contains(expected) && error.to_string().contains("M5"), "{name}: {error}");
+        }
+        // A midnight may have no time of day.
+        let bars = read_beside("EURUSD_new.csv", "2018-07-03 23:55,2,4,1,2,1\n2018-07-04,2,4,1,2,1\n").unwrap().bars;
+        assert_eq!(bars.len(), 202);
+    }
+}
+
 /// 30 minutes beside 12 bars of M5 gave 36 bars of M5, and 30 minutes with one gap of five gave 30.
 #[test]
 fn beside_a_stated_timeframe_shorter_bars_are_compared_and_never_read() {

@@ -32,6 +32,9 @@ class Context:
         with _frames.errors_named(symbol, f"context {symbol}"):
             bars, further = _frames.single_instrument(frame, symbol)
             self._table, warnings = self._read(bars, further, read_by)
+            if self._table.base_ns >= _DAY_NS and "day-zone" in read_by:
+                read_by = {**read_by, "zone": read_by["day-zone"]}
+                self._table, warnings = self._read(bars, further, read_by)
             self._beside_shorter = self._table
             # Without timeframes no day or week opens before its time.
             if self._table.base_ns >= _DAY_NS and "timeframes" in read_by:
@@ -49,7 +52,7 @@ class Context:
         columns = {name: values for name, values in bars.columns.items() if name not in further or name in own}
         zone = None if bars.is_utc else read_by.get("zone")
         written = dataclasses.replace(bars, columns=columns, zone=zone)
-        options = [(name, value) for name, value in read_by.items() if name != "zone"]
+        options = [(name, value) for name, value in read_by.items() if name not in ("zone", "day-zone")]
         options.append(("symbol", self.symbol))
         for option, names in (("features", self._features), ("function-columns", [f"column:{name}:last" for name in own])):
             if names:

@@ -171,6 +171,11 @@ impl Spacings {
         2 * self.months() > self.total
     }
 
+    /// True for bars that may be of months, if a name says so, or that are by their distances.
+    pub(crate) fn may_be_months(&self, is_named: bool) -> bool {
+        if is_named { self.total == 0 || self.are_months() } else { self.total >= SHOWN_MIN && self.are_months() }
+    }
+
     /// The refusal of bars of months.
     fn monthly(&self) -> Error {
         let (months, total) = (self.months(), self.total);

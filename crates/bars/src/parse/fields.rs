@@ -1,7 +1,7 @@
 use smallvec::SmallVec;
 
 use crate::parse::columns::BarColumns;
-use crate::time::timestamp::{DateStyle, RowTime, parse_date_and_clock, parse_stamp, stated_offset};
+use crate::time::timestamp::{DateStyle, RowTime, is_date, parse_date_and_clock, parse_stamp, stated_offset};
 
 /// Fields of a row that need no memory of their own.
 const FIELDS_INLINE: usize = 24;
@@ -87,6 +87,11 @@ impl<'a> RowFields<'a> {
             Some(clock) => parse_date_and_clock(time, self.get(clock)?, style),
             None => parse_stamp(time, style),
         }
+    }
+
+    /// True for a row whose time is a date, without a time of day in it or in a column of its own.
+    pub(crate) fn is_date_alone(&self, columns: &BarColumns, style: DateStyle) -> bool {
+        columns.clock.is_none() && self.get(columns.time).is_some_and(|time| is_date(time, style))
     }
 
     /// Nanoseconds east of UTC by the offset that the row's time states; 0 for one that has none.

@@ -25,6 +25,9 @@ pub struct ReadOptions {
     /// The clock of timestamps without offset where neither `zone` nor the file states one, such as
     /// that of the bars before.
     pub fallback_zone: Option<Zone>,
+    /// The clock of days and weeks without offset, where none of the above is known: that of the
+    /// shorter bars beside which they stand.
+    pub day_zone: Option<Zone>,
     /// The clocks by which files of the same source were read before, by format. That of a format
     /// stays where no known clock fits the ends of the weeks.
     pub known_zones: BTreeMap<FormatName, Zone>,
@@ -112,6 +115,12 @@ impl ReadOptions {
     /// The stated zone, or the one of files that state none.
     pub(crate) fn zone_or_fallback(&self) -> Option<&Zone> {
         self.zone.as_ref().or(self.fallback_zone.as_ref())
+    }
+
+    /// The options for bars of `base`, with the clock of days for days and longer bars.
+    pub(crate) fn for_bars(&self, base: Timeframe) -> Self {
+        let days = self.day_zone.clone().filter(|_| base >= Timeframe::D1);
+        ReadOptions { fallback_zone: self.fallback_zone.clone().or(days), ..self.clone() }
     }
 
     /// True if bars of `base` stand beside shorter ones.

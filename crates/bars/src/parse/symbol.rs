@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::error::{Error, Result};
 use crate::parse::symbol_pattern::stem_of;
 use crate::time::timeframe::Timeframe;
+use crate::time::timestamp::MINUTE_NS;
 
 /// Quote and base currencies whose pairs have the usual pip.
 const CURRENCIES: [&str; 19] = [
@@ -87,10 +88,14 @@ pub fn named_symbol(path: &Path) -> Option<String> {
 /// The symbol in a name of MetaTrader's exports, `GOLD_M1_201801010000_201801092359`: times of the
 /// first and the last bar end it.
 fn metatrader_of(stem: &str) -> Option<String> {
-    let is_time = |part: &str| matches!(part.len(), 8 | 12 | 14) && part.bytes().all(|byte| byte.is_ascii_digit());
     let mut parts = stem.rsplitn(4, '_');
     let (last, first, length, symbol) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     (is_time(last) && is_time(first) && is_length(length) && !symbol.is_empty()).then(|| symbol.to_owned())
+}
+
+/// True for the time of a bar in a name of MetaTrader's exports.
+fn is_time(part: &str) -> bool {
+    matches!(part.len(), 8 | 12 | 14) && part.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The symbol in a name that collections of daily shares have.
@@ -143,12 +148,44 @@ fn is_length(part: &str) -> bool {
     LENGTHS.contains(&part) || after("M") || after("H") || units.into_iter().any(before)
 }
 
-/// The timeframe that a part of a file's name is: `M15`, `H4`, `5MIN`, `1H`. `DAILY` may say how
-/// often a file comes, and is none.
-pub(crate) fn timeframe_of(path: &Path) -> Option<Timeframe> {
+/// The timeframe that a part of a file's name is: `M15`, `H4`, `5MIN`, `1H`, the minutes behind a
+/// pair or `symbol` in a name by MetaTrader 4, `EURUSD240`, or the word in one by MetaTrader 5,
+/// `EURUSD_Daily`. `DAILY` among other words may say how often a file comes, and is none.
+pub(crate) fn timeframe_of(path: &Path, symbol: &str) -> Option<Timeframe> {
+    let stem = stem_of(path);
     // `1M` is a minute in a file's name.
-    let stem = stem_of(path).to_lowercase();
-    stem.split(is_separator).find_map(|part| part.parse().ok())
+    let named: Option<Timeframe> = stem.to_lowercase().split(is_separator).find_map(|part| part.parse().ok());
+    let minutes = || stem.split(is_separator).find_map(|part| minutes_behind(part, symbol));
+    named.or_else(minutes).or_else(|| word_of_metatrader(&stem))
+}
+
+/// The timeframe by the minutes behind a pair or `symbol`: H4 of `EURUSD240`.
+fn minutes_behind(part: &str, symbol: &str) -> Option<Timeframe> {
+    let name = part.trim_end_matches(|c: char| c.is_ascii_digit());
+    let is_symbol = pair_at_start(name).is_some() || is_coin_pair(name) || name.eq_ignore_ascii_case(symbol);
+    let minutes: i64 = part[name.len()..].parse().ok().filter(|_| is_symbol)?;
+    match minutes {
+        1 | 5 | 15 | 30 | 60 | 240 | 1_440 | 10_080 => Timeframe::from_duration_ns(minutes * MINUTE_NS),
+        43_200 => Some(Timeframe::MN1),
+        _ => None,
+    }
+}
+
+/// The timeframe by the word in a name of MetaTrader 5: D1 of `EURUSD_DAILY` and of
+/// `EURUSD_DAILY_201811060000_201811080000`.
+fn word_of_metatrader(stem: &str) -> Option<Timeframe> {
+    let parts: Vec<&str> = stem.split('_').collect();
+    let word = match parts[..] {
+        [_, word] => word,
+        [.., word, first, last] if is_time(first) && is_time(last) => word,
+        _ => return None,
+    };
+    match word {
+        "DAILY" => Some(Timeframe::D1),
+        "WEEKLY" => Some(Timeframe::W1),
+        "MONTHLY" => Some(Timeframe::MN1),
+        _ => None,
+    }
 }
 
 fn is_vendor(part: &str) -> bool {
@@ -217,10 +254,15 @@ pub(crate) fn is_currency_pair(symbol: &str) -> bool {
     pip_size_of(symbol).is_ok()
 }
 
+/// True for a pair of a coin: it trades on every day of the week.
+pub(crate) fn is_of_a_coin(symbol: &str) -> bool {
+    is_coin_pair(&letters(symbol))
+}
+
 /// True for a pair of currencies, metals or coins: a day of it may have trades until its end.
 pub fn trades_around_the_clock(symbol: &str) -> bool {
     let name = letters(symbol);
-    is_currency_pair(symbol) || is_coin_pair(&name) || pair_at_start(&name).is_some()
+    is_currency_pair(symbol) || is_of_a_coin(symbol) || pair_at_start(&name).is_some()
 }
 
 /// `EURUSD` of `EURUSD`, `EURUSD5` or `EURUSDM`, in upper case: a pair, at most one letter, and
@@ -248,9 +290,22 @@ mod tests {
             ("EURUSD_7h.csv", None),
             ("EURUSD_99999999999999999d.csv", None),
             ("EURUSD-daily-2026-11-25.csv", None),
-            ("EURUSD5.csv", None),
+            // Bars of days and weeks were taken for M5 bars.
+            ("XAUUSD_Daily_201811060000_201811080000.csv", Some(Timeframe::D1)),
+            ("US_500.cash_Weekly_20180101_20180109.csv", Some(Timeframe::W1)),
+            ("EURUSD_Monthly_201801010000_201809010000.csv", Some(Timeframe::MN1)),
+            ("EURUSD_Daily.csv", Some(Timeframe::D1)),
+            ("yahoo_AAPL_daily.csv", None),
+            ("EURUSD_MN1.csv", Some(Timeframe::MN1)),
+            ("EURUSD5.csv", Some(Timeframe::M5)),
+            ("EURUSDm240.csv", Some(Timeframe::H4)),
+            ("EURUSD10080_new.csv", Some(Timeframe::W1)),
+            ("BTCUSD1440.csv", Some(Timeframe::D1)),
+            ("GOLD43200.csv", Some(Timeframe::MN1)),
+            ("SILVER1440.csv", None),
+            ("EURUSD2018.csv", None),
         ] {
-            assert_eq!(timeframe_of(Path::new(name)), timeframe, "{name}");
+            assert_eq!(timeframe_of(Path::new(name), "GOLD"), timeframe, "{name}");
         }
     }
 

@@ -94,6 +94,8 @@ pub struct BarLines {
     unfinished_line: Option<u64>,
     /// Fields of the last row, or of the header.
     field_count: usize,
+    /// True once a row had a time of day.
+    has_times_of_day: bool,
     ledger: RowLedger,
     complaints: Vec<String>,
     notes: Vec<String>,
@@ -140,6 +142,7 @@ impl BarLines {
             last: None,
             unfinished_line: None,
             field_count: 0,
+            has_times_of_day: false,
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
             notes: Vec::new(),
@@ -196,8 +199,8 @@ impl BarLines {
     /// # Errors
     /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came;
     /// [`Error::UnknownDateOrder`], [`Error::Columns`]; [`Error::OtherTimeframe`] where the rows
-    /// are evidently of another one; [`Error::Invalid`] where a timestamp needs a zone and none
-    /// was stated.
+    /// are evidently of another one, and [`Error::LongerBars`]; [`Error::Invalid`] where a timestamp
+    /// needs a zone and none was stated.
     pub fn push(&mut self, line: &[u8]) -> Result<Vec<Bar>> {
         self.count += 1;
         // Files that were joined have the mark of each.
@@ -392,6 +395,7 @@ impl BarLines {
         let row = row.map(|row| self.on_its_day(row));
         if let Ok(row) = &row {
             self.field_count = fields.len();
+            self.check_time_of_day(&fields, format, line)?;
             self.check_open_close(row, format)?;
         }
         let have_volume = self.has_volume || self.had_volume;
@@ -435,6 +439,16 @@ impl BarLines {
             return Ok(());
         }
         self.open_close.check(&self.name, format)
+    }
+
+    /// Refuses a date alone among bars that are shorter than a day. Behind a row with a time of day
+    /// it is a midnight.
+    fn check_time_of_day(&mut self, fields: &RowFields<'_>, format: &RowFormat, line: u64) -> Result<()> {
+        self.has_times_of_day |= !fields.is_date_alone(&format.columns, format.style);
+        match self.has_times_of_day || self.base >= Timeframe::D1 {
+            true => Ok(()),
+            false => Err(Error::dates_alone(&self.name, line, self.base)),
+        }
     }
 
     /// Refuses bars that are evidently of another timeframe, as long as no two were as far apart as

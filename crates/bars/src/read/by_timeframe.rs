@@ -15,10 +15,12 @@ use crate::time::timestamp::display_duration;
 pub(super) struct SpacedFile {
     pub(super) file: BarFile,
     pub(super) spacings: Spacings,
+    /// Timeframe in the file's name.
+    named: Option<Timeframe>,
 }
 
 impl SpacedFile {
-    fn new(file: BarFile) -> Self {
+    fn new(file: BarFile, symbol: &str) -> Self {
         let mut spacings = Spacings::default();
         spacings.add(&file.rows);
         let are_days = spacings.base(None).is_ok_and(|base| base == Timeframe::D1);
@@ -30,7 +32,8 @@ impl SpacedFile {
             spacings = Spacings::default();
             spacings.add_times(midnights.day_times(file.rows.iter()));
         }
-        SpacedFile { file, spacings }
+        let named = timeframe_of(&file.path, symbol);
+        SpacedFile { file, spacings, named }
     }
 
     /// Timeframe of the bars, where they are evidently not of `base`, by their spacing or the
@@ -47,7 +50,30 @@ impl SpacedFile {
     /// file's name.
     fn longer_than(&self, base: Timeframe) -> Option<Timeframe> {
         let is_other = |named: &Timeframe| *named != base && self.spacings.fits(*named);
-        self.spacings.evidently_longer(base).or_else(|| timeframe_of(&self.file.path).filter(is_other))
+        self.spacings.evidently_longer(base).or_else(|| self.named.filter(is_other))
+    }
+
+    /// Refuses bars of months among shorter ones of `base`.
+    fn refuse_months(&self, base: Timeframe) -> Result<()> {
+        let is_named = self.named.is_some_and(Timeframe::is_calendar_month);
+        let are_months = self.spacings.may_be_months(is_named) && base < Timeframe::W1;
+        match self.file.rows.iter().next().filter(|_| are_months) {
+            Some(row) => Err(Error::LongerBars {
+                path: self.file.path.clone(),
+                line: row.line,
+                found: "its bars are of months, which shorter ones make",
+                base,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses rows that have dates alone among bars of `base`, which are shorter than a day.
+    pub(super) fn refuse_dates(&self, base: Timeframe) -> Result<()> {
+        match self.file.dates_alone().filter(|_| base < Timeframe::D1) {
+            Some(line) => Err(Error::dates_alone(&self.file.path, line, base)),
+            None => Ok(()),
+        }
     }
 
     /// The file without single rows off the grid of `base`.
@@ -79,11 +105,14 @@ pub(super) struct ByTimeframe {
 }
 
 impl ByTimeframe {
-    /// Sorts files by timeframe; that of the series is the stated one, or the shortest of the
-    /// files'. A file that may have bars of a stated one is taken to have them.
-    pub(super) fn new(sources: Vec<BarFile>, stated: Option<Timeframe>) -> Result<Self> {
-        let sources: Vec<SpacedFile> = sources.into_iter().map(SpacedFile::new).collect();
+    /// Sorts files of `symbol` by timeframe; that of the series is the stated one, or the shortest
+    /// of the files'. A file that may have bars of a stated one is taken to have them.
+    pub(super) fn new(sources: Vec<BarFile>, symbol: &str, stated: Option<Timeframe>) -> Result<Self> {
+        let sources: Vec<SpacedFile> = sources.into_iter().map(|file| SpacedFile::new(file, symbol)).collect();
         let base = stated.or_else(|| sources.iter().filter_map(|source| source.spacings.only()).min());
+        if let Some(base) = base.filter(|_| sources.len() > 1) {
+            sources.iter().try_for_each(|source| source.refuse_months(base))?;
+        }
         let own_of = |source: &SpacedFile| match (stated, base) {
             (Some(base), _) => source.other_than(base),
             (None, Some(base)) => Ok(source.longer_than(base)),

@@ -13,8 +13,8 @@ use crate::bar_source::{BarSource, pieces_of};
 use crate::bars::{Bar, Bars};
 use crate::error::{Error, Result};
 use crate::median::median;
-use crate::parse::symbol::trades_around_the_clock;
-use crate::place::BarCursor;
+use crate::parse::symbol::{is_of_a_coin, trades_around_the_clock};
+use crate::place::{BarCursor, for_each_bar};
 use crate::read::SpooledRecording;
 use crate::read::compared::is_same;
 use crate::read::summary::{OwnBars, ReadSummary};
@@ -59,6 +59,8 @@ fn place(
     let (timeframe, base_ns) = (given.timeframe(), base.timeframe().duration_ns());
     let mut binning = Binning::new(timeframe, base.timeframe(), clock, Vec::new())?;
     let counts = account.summary.bars;
+    // Weeks of coins begin on that day.
+    let are_of_sundays = !is_of_a_coin(&account.summary.symbol) && are_of_sundays(given)?;
     let mut placing = Placing {
         timeframe,
         clock,
@@ -72,6 +74,7 @@ fn place(
         distances: Vec::new(),
         ranges: Vec::new(),
         may_be_later: false,
+        are_of_sundays,
         writer: SpoolWriter::unnamed(folder, timeframe, 0)?,
     };
     let (mut piece, mut made) = (Bars::with_capacity(base.timeframe(), 0), Vec::new());
@@ -86,6 +89,19 @@ fn place(
         }
     }
     placing.finish(given.len() as u64)
+}
+
+/// True for weeks of which most open on a Sunday, as MetaTrader dates them.
+fn are_of_sundays(given: &SpooledBars) -> Result<bool> {
+    let mut sundays = 0;
+    if given.timeframe() == Timeframe::W1 {
+        let is_before_monday = |day: i64| Timeframe::W1.bin(day + DAY_NS).start == day + DAY_NS;
+        for_each_bar(given, |bar| {
+            sundays += usize::from(is_before_monday(bar.open_time - bar.open_time.rem_euclid(DAY_NS)));
+            Ok(())
+        })?;
+    }
+    Ok(2 * sundays > given.len())
 }
 
 /// Own bars of one timeframe, on their way to the bins of the base bars.
@@ -107,6 +123,8 @@ struct Placing<'a> {
     ranges: Vec<f64>,
     /// True if a bar of a market that is open around the clock ends after its bin by its own time.
     may_be_later: bool,
+    /// True if the own bars are weeks that are dated on the Sunday before their Monday.
+    are_of_sundays: bool,
     writer: SpoolWriter,
 }
 
@@ -134,13 +152,16 @@ impl Placing<'_> {
 
     /// When the bin opens whose own bar opens at `open_time`, which may be a date.
     fn start(&self, open_time: i64) -> Result<i64> {
-        let is_start = |time: i64| self.clock.bin(self.timeframe, time).start == time;
-        if is_start(open_time) {
-            return Ok(open_time);
-        }
+        let start_at = |time: i64| {
+            let bin_start = |time: i64| self.clock.bin(self.timeframe, time).start;
+            // The clock may be moved on the Sunday.
+            let next = bin_start(time + DAY_NS + DAY_NS / 2);
+            let is_next = self.are_of_sundays && (next - time - DAY_NS).abs() <= HOUR_NS;
+            if bin_start(time) == time { Some(time) } else { is_next.then_some(next) }
+        };
         let is_date = self.timeframe >= Timeframe::D1 && open_time.rem_euclid(DAY_NS) == 0;
-        let start = Some(self.clock.utc_ns(open_time)).filter(|&start| is_date && is_start(start));
-        start.ok_or_else(|| {
+        let by_date = || start_at(self.clock.utc_ns(open_time)).filter(|_| is_date);
+        start_at(open_time).or_else(by_date).ok_or_else(|| {
             let (timeframe, clock, opens) = (self.timeframe, self.clock, display_utc(open_time));
             self.fault(format!(
                 "have one that opens at {opens}, and no {timeframe} bar opens then on the clock {clock}"
@@ -394,6 +415,44 @@ mod tests {
         {
             let (_, account) = placed_early(symbol, hours, own, early_ns).unwrap();
             assert_eq!(account.same, same, "{symbol}");
+        }
+    }
+
+    /// MetaTrader dates its weeks on Sundays, on which no bin of a week opens.
+    #[test]
+    fn weeks_of_sundays_are_those_from_the_next_day_on() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["new-york+7", "UTC", "America/New_York"] {
+            let clock: BinClock = name.parse().unwrap();
+            let first = clock.utc_ns(MONDAY_NS);
+            let hour = |hour: i64| {
+                let (open_time, open) = (first + hour * HOUR_NS, price(hour));
+                Bar { open_time, open, high: open + 0.1, low: open - 0.1, close: open, volume: 1.0, ..Bar::default() }
+            };
+            let hours: Vec<Bar> = (0..5 * 7 * 24).map(hour).collect();
+            let mut binning = Binning::new(Timeframe::W1, Timeframe::H1, &clock, Vec::new()).unwrap();
+            let mut weeks = Vec::new();
+            hours.iter().for_each(|bar| binning.push(bar, |bin| weeks.push(bin)).unwrap());
+            assert_eq!(weeks.len(), 5);
+            let placed = |symbol: &str, is_sunday: &dyn Fn(usize) -> bool| {
+                let dated = |(week, bar): (usize, &Bar)| {
+                    let monday = MONDAY_NS + 7 * week as i64 * DAY_NS;
+                    Bar { open_time: if is_sunday(week) { monday - DAY_NS } else { monday }, ..bar.clone() }
+                };
+                let own: Vec<Bar> = weeks.iter().enumerate().map(dated).collect();
+                let base = spooled(Timeframe::H1, &hours, folder.path());
+                let given = spooled(Timeframe::W1, &own, folder.path());
+                let summary = ReadSummary::new(&given, Vec::new(), symbol.to_owned(), Vec::new()).unwrap();
+                let mut account = OwnBars::unplaced(summary, Timeframe::H1);
+                place(&given, &base, &clock, &mut account, folder.path()).map(|_| (account.same, account.made))
+            };
+            for sundays in [5, 3] {
+                assert_eq!(placed("EURUSD", &|week| week < sundays).unwrap(), (5, 0), "{name} {sundays}");
+            }
+            for (symbol, sundays) in [("EURUSD", 2), ("BTCUSD", 5)] {
+                let error = placed(symbol, &|week| week < sundays).unwrap_err().to_string();
+                assert!(error.contains("have one that opens at 2018-07-01T00:00:00Z, and no W1 bar opens"), "{error}");
+            }
         }
     }
 

@@ -51,6 +51,11 @@ impl Zone {
         }
     }
 
+    /// Time by which the zone's clock is behind UTC when it shows `wall_ns`; below 0 if ahead.
+    pub fn behind_utc_ns(&self, wall_ns: i64) -> i64 {
+        self.utc_ns(wall_ns) - wall_ns
+    }
+
     /// True if the zone's clock is moved between two instants.
     pub(crate) fn is_moved_between(&self, from_utc_ns: i64, to_utc_ns: i64) -> bool {
         let ahead = |utc_ns| self.wall_ns(utc_ns) - utc_ns;

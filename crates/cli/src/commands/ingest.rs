@@ -262,6 +262,7 @@ impl RecipeArgs {
             time: self.time.into(),
             zone: self.zone.clone(),
             known_zones: BTreeMap::new(),
+            day_zone: None,
             known_symbols: Vec::new(),
             file_symbols: BTreeMap::new(),
             base: self.base,

@@ -343,7 +343,7 @@ fn a_series_of_another_recipe_is_replaced_with_a_note() {
     for (line, other) in [
         ("first.csv --horizon 2", None),
         ("first.csv --horizon 2", None),
-        ("first.csv --horizon 3 --scaling none", Some("a series of another horizon, scaling was replaced")),
+        ("first.csv --horizon 3 --scaling none", Some("a series with other options (horizon, scaling) was replaced")),
         ("second.csv --horizon 3 --scaling none", Some("a series of other files was replaced")),
     ] {
         let told = told(line);
@@ -367,7 +367,7 @@ fn a_series_that_has_grown_is_replaced_with_a_note_on_what_was_changed() {
     stage.succeeds(&format!("ingest old.csv --horizon 2 {ingest}"));
     stage.succeeds("ingest --append new.csv --symbol EURUSD --out series.h5");
     let told = stage.told(&format!("ingest old.csv new.csv --horizon 3 {ingest}"));
-    assert!(told.contains("a series of another horizon was replaced"), "{told}");
+    assert!(told.contains("a series with other options (horizon) was replaced"), "{told}");
 }
 
 // `megabatch eval --run run --data audusd.h5` of a model of EURUSD said nothing.

@@ -108,6 +108,7 @@ fn bars_fields(error: &BarsError) -> Fields {
             fields.extend(fault.column().map(|column| ("column", json!(column))));
             fields
         }
+        BarsError::LongerBars { path: file, line, .. } => vec![("file", path(file)), ("line", json!(line))],
         BarsError::NotAFile { path: file, .. }
         | BarsError::Open { path: file, .. }
         | BarsError::UnknownFormat { path: file, .. }

@@ -5,11 +5,13 @@ use std::path::PathBuf;
 
 use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, ColumnFeature, ContextBars, Feature,
-    FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, Timeframe, bars_after_context,
+    FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, Timeframe, Zone, bars_after_context,
     context_bars, names_in_context, shared_features, trades_around_the_clock,
 };
+use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::provenance::{LISTS, listed};
 use super::recipe::{Calendar, ContextFile, FeatureList, PipSizes, Recipe, StreamedRecordings, Windows};
 use super::spool::SpoolFolder;
 use crate::error::{Context as _, Error, Result};
@@ -33,13 +35,19 @@ struct ContextInstrument {
 
 impl ContextInstruments {
     /// Reads the files of `recipe`, by its rules for rows. They stand beside the bars `main`: days
-    /// and weeks that are longer open no earlier than their time.
+    /// and weeks that are longer open no earlier than their time. That is midnight in UTC, or on
+    /// the clock of `main` where it is later, unless a zone is stated.
     ///
     /// # Errors
     /// Errors of reading, which name the instrument.
-    pub(super) fn read(recipe: &Recipe, main: &[SpooledBars], folder: &SpoolFolder, host: &Host<'_>) -> Result<Self> {
-        let timeframes = Windows(main.iter().map(|bars| (bars.timeframe(), 1)).collect());
-        let reading = Recipe { timeframes, ..recipe.clone() };
+    pub(super) fn read(
+        recipe: &Recipe,
+        main: &StreamedRecordings,
+        folder: &SpoolFolder,
+        host: &Host<'_>,
+    ) -> Result<Self> {
+        let timeframes = Windows(main.bars.iter().map(|bars| (bars.timeframe(), 1)).collect());
+        let reading = Recipe { timeframes, day_zone: clock_behind_utc(main), ..recipe.clone() };
         let read = |file: &ContextFile| {
             let instrument = ContextInstrument::read(&reading, file, folder, host);
             instrument.with_context(|| format!("{CONTEXT}{}", file.symbol))
@@ -78,6 +86,36 @@ impl ContextInstruments {
     pub(super) fn bar_counts(&self) -> BTreeMap<String, usize> {
         self.0.iter().map(|own| (own.symbol.clone(), own.bars.len())).collect()
     }
+}
+
+/// The clock by which the files of the bars `main` were read, if it is behind UTC: of several the
+/// one that is farthest behind. Days tell none.
+fn clock_behind_utc(main: &StreamedRecordings) -> Option<Zone> {
+    let summaries = main.recordings.universe.recordings.iter().map(|recording| &recording.summary);
+    farthest_behind(summaries.filter(|summary| summary.base < Timeframe::D1).flat_map(|summary| {
+        let zones = summary.files.iter().filter_map(|file| file.zone.clone());
+        zones.map(move |zone| (zone, summary.last_close_time))
+    }))
+}
+
+/// The same, of the bars of which `provenance` is the account.
+pub(super) fn recorded_clock_behind_utc(provenance: &Value) -> Option<Zone> {
+    let base = |instrument: &Value| -> Option<Timeframe> { instrument["base"].as_str()?.parse().ok() };
+    let instruments = listed(provenance, LISTS[0]);
+    let shorter = instruments.filter(|instrument| base(instrument).is_some_and(|base| base < Timeframe::D1));
+    farthest_behind(shorter.flat_map(|instrument| {
+        let zone = |file: &Value| -> Option<Zone> { file["zone"].as_str()?.parse().ok() };
+        listed(instrument, "files")
+            .filter_map(zone)
+            .filter_map(move |zone| Some((zone, instrument["last_close_time_ns"].as_i64()?)))
+    }))
+}
+
+/// The zone that is farthest behind UTC when its clock shows the time beside it.
+fn farthest_behind(zones: impl Iterator<Item = (Zone, i64)>) -> Option<Zone> {
+    let behind = zones.map(|(zone, wall_ns)| (zone.behind_utc_ns(wall_ns), zone));
+    let farthest = behind.filter(|(behind_ns, _)| *behind_ns > 0).max_by_key(|(behind_ns, _)| *behind_ns);
+    farthest.map(|(_, zone)| zone)
 }
 
 impl ContextInstrument {

@@ -493,9 +493,11 @@ impl ExistingSeries {
         let out = self.path().display();
         let has_functions = self.provenance.get("functions").is_some();
         let by_function = if has_functions { ", or a function that gives other values" } else { "" };
+        let own_bars =
+            if self.recipe.own_bars { "own bars of times of which it has those that were made, " } else { "" };
         Error::data(match rewritten.is_empty() {
             true => format!(
-                "{out}: {said}: the appended bars change what it holds of the time before them (a hole that they fill, or a grid, calendar or clock that all files share{by_function}); nothing was written; ingest all files anew"
+                "{out}: {said}: the appended bars change what it holds of the time before them ({own_bars}a hole that they fill, or a grid, calendar or clock that all files share{by_function}); nothing was written; ingest all files anew"
             ),
             false => format!(
                 "{}: these are not the rows that {out} was made of, and not only more: {said}; nothing was written; put the rows of then back, or ingest all files anew",

@@ -16,7 +16,7 @@ use megabatch_bars::{
 use serde_json::{Value, json};
 
 use super::Recipe;
-use super::context::{CONTEXT, ContextInstruments};
+use super::context::{CONTEXT, ContextInstruments, recorded_clock_behind_utc};
 use super::recipe::{ContextFile, StreamedRecordings};
 use super::spool::SpoolFolder;
 use super::work::Pass;
@@ -64,7 +64,9 @@ pub struct FunctionInputs {
     pub frames: Option<String>,
     /// The other features, which other instruments have too.
     pub features: Vec<String>,
-    /// Options by which rows are read, by name: those of other instruments are read so too.
+    /// Options by which rows are read, by name: those of other instruments are read so too. With
+    /// them is `day-zone`, the clock of days and weeks without one, if it is behind UTC and the
+    /// other instruments came in files.
     pub reading: Vec<(String, String)>,
 }
 
@@ -75,11 +77,14 @@ impl FunctionInputs {
     /// A data error for a file that `ingest` did not write.
     pub fn read(path: &Path) -> Result<Self> {
         let (provenance, recipe) = Recipe::as_written(path)?;
+        let is_told = recipe.zone.is_none() && !recipe.context.is_empty();
+        let day_zone = recorded_clock_behind_utc(&provenance).filter(|_| is_told);
+        let day_zone = day_zone.map(|zone| (DAY_ZONE.to_owned(), zone.to_string()));
         Ok(FunctionInputs {
             columns: recipe.function_columns.iter().map(|column| column.written().to_owned()).collect(),
             frames: provenance["functions"]["frames"].as_str().map(str::to_owned),
             features: recipe.without_functions().features.0.iter().map(|own| own.name().to_owned()).collect(),
-            reading: recipe.reading_options(),
+            reading: recipe.reading_options().into_iter().chain(day_zone).collect(),
         })
     }
 }
@@ -157,7 +162,7 @@ impl Recipe {
         let recipe = self.with_known_bins(&recordings.recordings.universe.recordings)?;
         let context = match self.context.is_empty() {
             true => None,
-            false => Some(ContextInstruments::read(&recipe, &recordings.bars, folder, host)?),
+            false => Some(ContextInstruments::read(&recipe, &recordings, folder, host)?),
         };
         if let Some(context) = &context {
             // Later their files may have more rows.
@@ -308,6 +313,8 @@ pub(crate) fn missing_context(provenance: &Value, functions: Option<&dyn BarFunc
 /// Name of the numbers of bars of other instruments in the account of functions. Files of earlier
 /// versions have none, nor has context in frames.
 pub(super) const CONTEXT_BARS: &str = "context_bars";
+/// Name of the clock of days among the ways in which rows of other instruments are read.
+const DAY_ZONE: &str = "day-zone";
 /// Instruments that a report names one by one.
 const NAMED_MAX: usize = 8;
 /// Name of the column of the ends of labels.

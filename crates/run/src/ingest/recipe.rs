@@ -77,6 +77,9 @@ pub struct Recipe {
     /// The clocks by which the files of a series were read, by format, if the recipe is that of the
     /// series. That of a format stays where no known clock fits the weekly closes.
     pub known_zones: BTreeMap<FormatName, Zone>,
+    /// The clock of days and weeks whose files tell none, if the recipe is that of a context whose
+    /// bars have a clock behind UTC.
+    pub day_zone: Option<Zone>,
     /// The symbols of a series, if the recipe is that of the series.
     pub known_symbols: Vec<String>,
     /// The symbols whose rows are read of files that have rows of others too.
@@ -154,6 +157,7 @@ impl Default for Recipe {
             time: StampedAt::Open,
             zone: None,
             known_zones: BTreeMap::new(),
+            day_zone: None,
             known_symbols: Vec::new(),
             file_symbols: BTreeMap::new(),
             base: None,
@@ -265,6 +269,7 @@ impl Recipe {
             zone: self.zone.clone(),
             fallback_zone: None,
             known_zones: self.known_zones.clone(),
+            day_zone: self.day_zone.clone(),
             known_symbols: self.known_symbols.clone(),
             file_symbols: self.file_symbols.clone(),
             stamped_at: self.time,

@@ -93,11 +93,11 @@ fn replaced(recipe: &Recipe, out: &Path) -> Option<String> {
     let option = |word: &&String| Some(word.strip_prefix("--")?.split_once('=')?.0.to_owned());
     let options: BTreeSet<String> = differing.iter().filter_map(option).collect();
     let other = match options.is_empty() {
-        true => "other files".to_owned(),
-        false => format!("another {}", listed(&options.into_iter().collect::<Vec<_>>())),
+        true => "of other files".to_owned(),
+        false => format!("with other options ({})", listed(&options.into_iter().collect::<Vec<_>>())),
     };
     Some(format!(
-        "{}: a series of {other} was replaced, and with it the scalers that runs were trained with; --append adds bars and keeps them",
+        "{}: a series {other} was replaced, and with it the scalers that runs were trained with; --append adds bars and keeps them",
         out.display()
     ))
 }

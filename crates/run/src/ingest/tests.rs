@@ -566,6 +566,65 @@ fn a_day_or_a_week_of_a_context_is_seen_once_it_has_ended() {
     }
 }
 
+/// Days and weeks of dates were seen four or five hours before they had ended, where the clock of
+/// the bars was found and not stated.
+#[test]
+fn dates_of_a_context_are_those_of_the_clock_that_the_bars_were_found_to_have() {
+    let folder = tempfile::tempdir().unwrap();
+    let date = |day: i64| crate::text::utc(day * DAY_NS)[..10].to_owned();
+    let price = |k: i64| 100 + k * 7 % 11;
+    // Weeks from Sunday 17:00 in New York on, of which the first is 2017-12-31, until July.
+    let hour = |k: i64| {
+        let hour = 17_531 * 24 + k / 120 * 7 * 24 + 17 + k % 120;
+        (date(hour / 24), hour % 24, price(k))
+    };
+    let in_histdata = |k: i64| {
+        let (date, hour, price) = hour(k);
+        let day = date.replace('-', "");
+        format!("{day} {hour:02}0000;{price}.0;{}.0;{}.0;{price}.0;0\n", price + 1, price - 1)
+    };
+    let hours = folder.path().join("EURUSD.csv");
+    fs::write(&hours, (0..30 * 120).map(in_histdata).collect::<String>()).unwrap();
+    let dated = |name: &str, days: &dyn Fn(i64) -> i64, count: i64| -> PathBuf {
+        let line = |k: i64| format!("{},{p},{},{},{p},9\n", date(days(k)), price(k) + 1, price(k) - 1, p = price(k));
+        let path = folder.path().join(name);
+        fs::write(&path, format!("date,open,high,low,close,volume\n{}", (0..count).map(line).collect::<String>()))
+            .unwrap();
+        path
+    };
+    // From Monday 2018-01-01 on.
+    let days = dated("GBPUSD_days.csv", &|k| 17_532 + k / 5 * 7 + k % 5, 30 * 5);
+    let weeks = dated("GBPUSD_weeks.csv", &|k| 17_532 + 7 * k, 30);
+    for context in [days, weeks] {
+        let values = |zone: Option<&str>| -> (serde_json::Value, Vec<u32>) {
+            let recipe = Recipe {
+                bars: vec![hours.clone()],
+                context: vec![ContextFile { symbol: "GBPUSD".to_owned(), path: context.clone() }],
+                timeframes: windows("H1:2"),
+                features: "log_return".parse().unwrap(),
+                target: TargetKind::LogReturn,
+                horizon: 1,
+                scaling: Scaling::None,
+                zone: zone.map(|zone| zone.parse().unwrap()),
+                ..Recipe::default()
+            };
+            let out = folder.path().join("series.h5");
+            let report = ingest(&recipe, &out, &Host::silent()).unwrap();
+            let clock = report.json["source"]["instruments"][0]["files"][0]["zone"].clone();
+            let reading = FunctionInputs::read(&out).unwrap().reading;
+            let day_zone = reading.iter().find(|(name, _)| name == "day-zone").map(|(_, zone)| zone.as_str());
+            assert_eq!(day_zone, if zone.is_none() { clock.as_str() } else { None });
+            let proof = crate::leak::Options { samples: 2, ..crate::leak::Options::default() };
+            crate::leak::prove(&out, &proof, &Host::silent()).unwrap();
+            let series = SeriesFile::open(&out, &Device::cpu().scope("test")).unwrap().read().unwrap();
+            (clock, series.timeframes[0].values.iter().map(|value| value.to_bits()).collect())
+        };
+        let found = values(None);
+        assert_eq!(found.0, "America/New_York");
+        assert!(found == values(Some("America/New_York")), "{}", context.display());
+    }
+}
+
 /// EURUSD in points (129613.0) gave errors of 5,270,000 "pips".
 #[test]
 fn prices_that_are_no_multiple_of_the_known_pip_are_refused() {

@@ -253,7 +253,7 @@ fn require_timeframe(path: &Path, mut lines: BarLines) -> Result<()> {
         read_bytes += line.len();
         match lines.push(&line) {
             Ok(_) => {}
-            Err(error @ BarsError::OtherTimeframe { .. }) => return Err(error.into()),
+            Err(error @ (BarsError::OtherTimeframe { .. } | BarsError::LongerBars { .. })) => return Err(error.into()),
             Err(_) => break,
         }
     }

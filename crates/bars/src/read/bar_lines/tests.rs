@@ -491,6 +491,20 @@ fn bars_of_another_timeframe_are_refused_and_holes_are_not() {
     assert!(matches!(found, Some(Error::OtherTimeframe { base: Timeframe::H1, .. })), "{found:?}");
 }
 
+/// A day was taken for a minute.
+#[test]
+fn a_date_alone_is_no_bar_of_minutes() {
+    let days = "date,open,high,low,close\n2018-01-02,1,2,1,2\n";
+    let error = streamed(days, &in_zone("UTC"), None).unwrap_err();
+    assert!(matches!(error, Error::LongerBars { line: 2, base: Timeframe::M1, .. }), "{error}");
+    // Some programs leave out the time of day of a midnight.
+    let midnight = "time,open,high,low,close\n2018-01-01 23:59,1,2,1,2\n2018-01-02,1,2,1,2\n";
+    assert_eq!(streamed(midnight, &in_zone("UTC"), None).unwrap().0.len(), 2);
+    let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::D1, None);
+    let bars: usize = days.split_inclusive('\n').map(|line| lines.push(line.as_bytes()).unwrap().len()).sum();
+    assert_eq!(bars, 1);
+}
+
 #[test]
 fn repairs_and_repeats_are_as_stated() {
     let exchanged = format!("{GOOD}2018-01-02 00:06,1,1,2,2,0\n");

@@ -380,6 +380,23 @@ fn export_hours_again(cut: &str) {
     leak::prove(&out, &leak::Options { samples: 4, ..leak::Options::default() }, &Host::silent()).unwrap();
 }
 
+/// The refusal of own bars that come after their minutes named a hole or a clock, and not them.
+#[test]
+fn own_bars_that_come_after_their_minutes_are_refused_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let minutes = bars(folder.path(), "EURUSD_M1.csv", 8, 1, &[]);
+    let hours = write_changed_hours(&minutes);
+    let cut = "2018-01-05 12:00";
+    let [old, new] = ["old", "new"].map(|name| folder.path().join(name));
+    let before = [&minutes, &hours].map(|file| part(file, &old, |time| time < cut));
+    let [new_minutes, new_hours] = [&minutes, &hours].map(|file| part(file, &new, |time| time >= cut));
+    let out = folder.path().join("series.h5");
+    ingest(&hourly_recipe(before.to_vec(), true), &out, &Host::silent()).unwrap();
+    append(&hourly_recipe(vec![new_minutes], true), &[], &out, &Host::silent()).unwrap();
+    let error = append(&hourly_recipe(vec![new_hours], true), &[], &out, &Host::silent()).unwrap_err().to_string();
+    assert!(error.contains("(own bars of times of which it has those that were made, a hole"), "{error}");
+}
+
 /// Hours of another instrument were taken, with a warning.
 #[test]
 fn own_bars_of_another_instrument_are_refused() {
