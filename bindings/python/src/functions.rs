@@ -4,19 +4,21 @@ use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
 use megabatch_run::ingest::{
-    BarFunctions, Bars, BarsError, FunctionCall, FunctionColumn, FunctionFault, FunctionTargets,
+    BarFunctions, Bars, BarsError, BinClock, ContextReach, FunctionCall, FunctionColumn, FunctionFault,
+    FunctionTargets, Timeframe,
 };
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::convert::Named;
+use crate::convert::{Named, numbers};
 
 /// Functions, as `megabatch._functions` gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct FunctionsCall {
-    /// An object with the methods `features` and `targets`, which take what [`arguments`] gives.
+    /// An object with the methods `features` and `targets`, which take what [`arguments`] gives,
+    /// and `context_reach`.
     call: Py<PyAny>,
     frames: String,
     has_target: bool,
@@ -53,17 +55,16 @@ impl PythonFunctions {
     fn called<T: for<'a> FromPyObjectOwned<'a>>(&self, method: &str, call: &FunctionCall<'_>) -> Result<T, BarsError> {
         Python::attach(|py| {
             let found = arguments(py, call).and_then(|arguments| self.call.bind(py).call_method1(method, arguments));
-            found.and_then(|found| found.extract().map_err(Into::into)).map_err(|raised| {
-                let fault = FunctionFault::Failed(raised.to_string());
-                *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
-                BarsError::Function {
-                    function: "functions".to_owned(),
-                    instrument: call.instrument.to_owned(),
-                    timeframe: call.bars.timeframe,
-                    fault: Box::new(fault),
-                }
-            })
+            let found = found.and_then(|found| found.extract().map_err(Into::into));
+            found.map_err(|raised| self.failed(raised, call.instrument, call.bars.timeframe))
         })
+    }
+
+    /// Keeps an exception and gives its error.
+    fn failed(&self, raised: PyErr, instrument: &str, timeframe: Timeframe) -> BarsError {
+        let fault = Box::new(FunctionFault::Failed(raised.to_string()));
+        *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(raised);
+        BarsError::Function { function: "functions".to_owned(), instrument: instrument.to_owned(), timeframe, fault }
     }
 }
 
@@ -126,6 +127,24 @@ impl BarFunctions for PythonFunctions {
 
     fn needs_all_bars(&self) -> bool {
         self.needs_all_bars
+    }
+
+    fn context_reach(
+        &self,
+        base: Timeframe,
+        timeframe: Timeframe,
+        bins: &BinClock,
+    ) -> Result<Vec<ContextReach>, BarsError> {
+        let found = Python::attach(|py| -> PyResult<Vec<ContextReach>> {
+            let arguments = (base.duration_ns(), timeframe.name(), bins.to_string());
+            let found = self.call.bind(py).call_method1("context_reach", arguments)?;
+            let times: Vec<(Vec<u8>, Vec<u8>)> = found.extract()?;
+            let reach = |(close_ns, open_ns): &(Vec<u8>, Vec<u8>)| -> PyResult<ContextReach> {
+                Ok(ContextReach::new(numbers(close_ns)?, numbers(open_ns)?))
+            };
+            times.iter().map(reach).collect()
+        });
+        found.map_err(|raised| self.failed(raised, "context", timeframe))
     }
 
     fn has_targets(&self) -> bool {

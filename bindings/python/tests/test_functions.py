@@ -392,8 +392,13 @@ class Functions(InFolder):
         self.assertEqual(ds.fingerprint(), expected)
         own.to_csv(self.folder / "own.csv", index=False)
         days.to_csv(self.folder / "days.csv", index=False)
-        ds = mb.ingest(self.folder / "own.csv", context={"DXY": self.folder / "days.csv"}, time="close", **{**options, "symbol": "OWN"})
-        self.assertEqual(ds.fingerprint(), expected)
+        of_files = mb.ingest(self.folder / "own.csv", context={"DXY": self.folder / "days.csv"}, time="close", **{**options, "symbol": "OWN"})
+        self.assertEqual(of_files.fingerprint(), expected)
+        with h5py.File(ds.path) as file, h5py.File(of_files.path) as other:
+            times, reach = file["samples/time"][:], file["samples/reach_time"][:]
+            np.testing.assert_array_equal(reach, other["samples/reach_time"][:])
+        # Returns read two days that have closed; these lay in training.
+        self.assertGreaterEqual((times - reach).min(), 2 * 24 * 3600 * 10**9)
 
     def test_an_answer_may_be_an_index(self) -> None:
         def hour(bars: pandas.DataFrame) -> dict[str, Any]:

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::bars::Bars;
+use crate::context_reach::ContextReach;
 use crate::error::Result;
 use crate::time::timeframe::Timeframe;
 
@@ -45,6 +46,12 @@ pub trait BarSource: Sync {
     /// opens with one of them. Most sources have none.
     fn own_bars(&self, _timeframe: Timeframe) -> Option<Arc<dyn BarSource + Send>> {
         None
+    }
+
+    /// Reach of other instruments, each of which has features among the columns of these bars in a
+    /// timeframe. Most sources have none.
+    fn context_reach(&self, _timeframe: Timeframe) -> &[ContextReach] {
+        &[]
     }
 }
 

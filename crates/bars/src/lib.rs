@@ -2,6 +2,7 @@
 mod bar_source;
 mod bars;
 mod clean;
+mod context_reach;
 mod error;
 mod exact;
 mod median;
@@ -21,6 +22,7 @@ pub use bars::{Bar, Bars};
 pub use clean::gap::{GapPolicy, Weekends};
 pub use clean::gaps::{Gap, GapCount, GapKind, Gaps};
 pub use clean::jumps::Jump;
+pub use context_reach::ContextReach;
 pub use error::bar_difference::BarDifference;
 pub use error::column_fault::ColumnFault;
 pub use error::excluded::Excluded;

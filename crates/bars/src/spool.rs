@@ -9,6 +9,7 @@
 //! The file belongs to the machine that wrote it: it has no header, and its owner keeps timeframe,
 //! number of bars and number of columns.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use crate::bar_source::BarSource;
 use crate::bars::{Bar, Bars};
+use crate::context_reach::ContextReach;
 use crate::error::{Error, Result};
 use crate::time::timeframe::Timeframe;
 
@@ -37,6 +39,8 @@ pub struct SpooledBars {
     columns: usize,
     /// Bars of longer timeframes in the place of those that these make.
     own: Vec<Arc<SpooledBars>>,
+    /// Reach of other instruments by timeframe.
+    context_reach: Arc<BTreeMap<Timeframe, Vec<ContextReach>>>,
 }
 
 /// Writer of [`SpooledBars`].
@@ -68,7 +72,8 @@ impl SpooledBars {
         if found != (len * SpooledBars::bar_bytes(columns)) as u64 {
             return Err(failed(io::Error::new(io::ErrorKind::InvalidData, "it has another length than its bars")));
         }
-        Ok(SpooledBars { path: path.to_owned(), file, timeframe, len, columns, own: Vec::new() })
+        let (path, own, context_reach) = (path.to_owned(), Vec::new(), Arc::default());
+        Ok(SpooledBars { path, file, timeframe, len, columns, own, context_reach })
     }
 
     /// The bars of longer timeframes that stand in the place of those which these make.
@@ -79,6 +84,11 @@ impl SpooledBars {
     /// The same bars, with `own` in the place of bars of longer timeframes.
     pub(crate) fn with_own(self, own: Vec<Arc<SpooledBars>>) -> Self {
         SpooledBars { own, ..self }
+    }
+
+    /// The same bars, with the reach of other instruments by timeframe.
+    pub fn with_context_reach(self, context_reach: Arc<BTreeMap<Timeframe, Vec<ContextReach>>>) -> Self {
+        SpooledBars { context_reach, ..self }
     }
 
     /// Reads `range` of column `column` of eight-byte values.
@@ -136,6 +146,10 @@ impl BarSource for SpooledBars {
     fn own_bars(&self, timeframe: Timeframe) -> Option<Arc<dyn BarSource + Send>> {
         let own = self.own.iter().find(|own| own.timeframe == timeframe)?;
         Some(Arc::<SpooledBars>::clone(own))
+    }
+
+    fn context_reach(&self, timeframe: Timeframe) -> &[ContextReach] {
+        self.context_reach.get(&timeframe).map(Vec::as_slice).unwrap_or_default()
     }
 }
 
@@ -214,7 +228,8 @@ impl SpoolWriter {
         self.take_block();
         self.flush()?;
         let SpoolWriter { path, file, block, len, columns, .. } = self;
-        Ok(SpooledBars { path, file, timeframe: block.timeframe, len, columns, own: Vec::new() })
+        let (timeframe, own, context_reach) = (block.timeframe, Vec::new(), Arc::default());
+        Ok(SpooledBars { path, file, timeframe, len, columns, own, context_reach })
     }
 }
 

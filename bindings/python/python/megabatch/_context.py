@@ -119,6 +119,11 @@ class ContextTable:
         )
         return ContextBars(time_ns, close_ns, duration_ns, columns, features)
 
+    def reach(self, timeframe: str, bins: str) -> tuple[bytes, bytes]:
+        """When the bars of a timeframe close, and when the earliest bar opens that the features of each read, but for
+        functions."""
+        return self.bars(int(self.time_ns[0]), np.iinfo(np.int64).max, timeframe, bins).reach()
+
 
 class ContextBars:
     """Closed bars of one timeframe of another instrument, and its features."""
@@ -139,6 +144,13 @@ class ContextBars:
 
     def __len__(self) -> int:
         return len(self._close_ns)
+
+    def reach(self) -> tuple[bytes, bytes]:
+        """When each bar closes, and when the earliest bar opens that its features read."""
+        open_ns = np.frombuffer(self.given["time"], np.int64)
+        warm_up = max((int(np.logical_and.accumulate(np.isnan(own)).sum()) for own in self.features.values()), default=0)
+        first = np.maximum(np.arange(len(open_ns)) - warm_up, 0)
+        return self._close_ns.tobytes(), open_ns[first].tobytes()
 
     def wait(self, close_ns: npt.NDArray[np.int64], until_ns: int) -> Wait:
         """How long each bar, one or more, is the last that had closed, up to `until_ns`."""

@@ -2,6 +2,7 @@
 
 use crate::bar_source::{BarSource, partition_point, pieces_of};
 use crate::bars::{Bar, Bars};
+use crate::context_reach::ContextReach;
 use crate::error::Result;
 use crate::series::binning::Binning;
 use crate::series::column_feature::ColumnRule;
@@ -31,6 +32,16 @@ impl ContextBars {
             closed.checked_sub(1)
         };
         close_times.iter().map(last).collect()
+    }
+
+    /// Reach of the features, which read the bars of the longest warm-up before their own.
+    pub fn reach(&self) -> ContextReach {
+        let (bars, count) = (&self.bars, self.bars.len());
+        let without_value = |values: &Vec<f64>| values.iter().take_while(|value| value.is_nan()).count();
+        let warm_up = self.features.iter().map(without_value).max().unwrap_or(0);
+        let first_open = |bar: usize| bars.open_time[bar.saturating_sub(warm_up)];
+        let close_times = (0..count).map(|bar| bars.close_time(bar)).collect();
+        ContextReach::new(close_times, (0..count).map(first_open).collect())
     }
 }
 
@@ -197,6 +208,20 @@ mod tests {
                 .unwrap();
         let close_times = [4, 5, 9, 10, 12].map(|minute| minute * MINUTE_NS);
         assert_eq!(context.last_closed(&close_times), [None, Some(0), Some(0), Some(1), Some(1)]);
+    }
+
+    #[test]
+    fn features_reach_over_their_warm_up() {
+        // A return reads the bar before its own, a body none.
+        for (feature, opens) in
+            [(Feature::Body, [None, Some(0), Some(5)]), (Feature::LogReturn, [None, Some(0), Some(0)])]
+        {
+            let bars = minutes(12, &[]);
+            let context = context_bars(&bars, &[feature], Timeframe::M5, &BinClock::default(), i64::MAX).unwrap();
+            let reach = context.reach();
+            let opens = opens.map(|minute: Option<i64>| minute.map(|minute| minute * MINUTE_NS));
+            assert_eq!([4, 9, 10].map(|minute| reach.open_time(minute * MINUTE_NS)), opens);
+        }
     }
 
     /// Its last values were seen without a word.

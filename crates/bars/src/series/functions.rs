@@ -18,6 +18,7 @@ use std::path::Path;
 
 use crate::bar_source::BarSource;
 use crate::bars::{Bar, Bars};
+use crate::context_reach::ContextReach;
 use crate::error::function_fault::FunctionFault;
 use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
@@ -41,6 +42,15 @@ pub trait BarFunctions: Sync {
     /// far, and later ones may have new bars alone.
     fn needs_all_bars(&self) -> bool {
         true
+    }
+
+    /// Reach of the other instruments that they look up, beside bars of `timeframe` made of those
+    /// of `base`. How far back functions look themselves nobody knows.
+    ///
+    /// # Errors
+    /// As [`BarFunctions::columns`].
+    fn context_reach(&self, _base: Timeframe, _timeframe: Timeframe, _bins: &BinClock) -> Result<Vec<ContextReach>> {
+        Ok(Vec::new())
     }
 
     /// True if one of them gives targets.

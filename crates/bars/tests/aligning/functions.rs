@@ -1,16 +1,19 @@
 //! Functions as features: their values stand where they belong, and those that look ahead are
 //! found.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use megabatch_bars::{
-    BarFunctions, BarSource as _, Bars, ColumnTargets, Error, Feature, FunctionBars, FunctionCall, FunctionColumn,
-    FunctionFault, FunctionProof, FunctionStream, FunctionTargets, Instrument, OnError, Result, Scaling, SeriesSpec,
-    SeriesStream, TargetKind, TargetOrigin, Timeframe, WithFunctions, prove_functions,
+    BarFunctions, BarSource as _, Bars, ColumnTargets, ContextReach, Error, Feature, FunctionBars, FunctionCall,
+    FunctionColumn, FunctionFault, FunctionProof, FunctionStream, FunctionTargets, Instrument, OnError, Result,
+    Scaling, SeriesSpec, SeriesStream, StreamedInstrument, TargetKind, TargetOrigin, Timeframe, WithFunctions,
+    prove_functions,
 };
 use proptest::prelude::*;
 
-use crate::drawn::{Draw, bars, bits, draws, instrument, part, torn_draws, torn_spec};
+use crate::drawn::{Draw, MINUTE_NS, PIP, bars, bits, draws, instrument, part, torn_draws, torn_spec};
 use crate::whole::{align, go_on};
 
 type Values = Box<dyn Fn(&Bars) -> Vec<f64> + Sync>;
@@ -171,6 +174,32 @@ fn close_times(bars: &Bars, after: usize) -> Vec<f64> {
 fn steady() -> Bars {
     let draw = |k: usize| -> Draw { (1, ((k * 7919) % 101) as f64 / 100.0 - 0.5, 0.1, 0.2, (k % 13) as f64) };
     bars(&(0..900).map(draw).collect::<Vec<_>>())
+}
+
+/// Bars of other instruments that samples saw lay in training.
+#[test]
+fn samples_reach_back_to_the_bars_of_other_instruments() {
+    let (all, spec) = (steady(), with_function(&plain_spec()));
+    let given = Given::feature(range_after(0, Timeframe::M1));
+    let series = |reach: Vec<ContextReach>| {
+        let bars = given.bars(&all, &plain_spec(), OnError::Fail).unwrap().bars;
+        let bars = bars.with_context_reach(Arc::new(BTreeMap::from([(Timeframe::M15, reach)])));
+        align(&[StreamedInstrument { name: "DRAWN", bars: &bars, pip_size: PIP, fitted_until: None }], &spec).unwrap()
+    };
+    // A bar closes every 100 minutes, and its features read 500.
+    let closes: Vec<i64> = (0..9).map(|k| all.open_time[0] + 100 * k * MINUTE_NS).collect();
+    let opens = |close: &i64| close - 500 * MINUTE_NS;
+    let found = series(vec![ContextReach::new(closes.clone(), closes.iter().map(opens).collect())]);
+    let before = series(Vec::new());
+    let quarters = before.timeframes.iter().find(|own| own.window.timeframe == Timeframe::M15).unwrap();
+    for n in 0..before.len() {
+        let first = quarters.close_time[quarters.end[n] as usize + 1 - quarters.window.seq_len];
+        let seen = closes.iter().rfind(|&&close| close <= first).unwrap();
+        assert_eq!(found.receptive_start[n], opens(seen).min(before.receptive_start[n]), "{n}");
+        assert!(found.receptive_start[n] <= first - 500 * MINUTE_NS, "{n}");
+    }
+    assert_eq!((&found.sample_time, &found.label_end_time), (&before.sample_time, &before.label_end_time));
+    assert_eq!((bits(&found.targets), found.timeframes), (bits(&before.targets), before.timeframes));
 }
 
 fn fault(result: Result<impl std::fmt::Debug>) -> FunctionFault {

@@ -1,5 +1,7 @@
 //! Features of other instruments, from files of their bars.
 
+use hdf5::File;
+
 use crate::stage::{SMALL, Stage};
 
 const RECIPE: &str =
@@ -39,6 +41,57 @@ fn another_instrument_stands_beside_each_bar() {
     let twice = format!("ingest bars.csv --out other.h5 --context DXY=moved.csv --context DXY=moved.csv {RECIPE}");
     let [_, error] = stage.fails(&twice, 2);
     assert!(error.contains("--context: DXY is there twice"), "{error}");
+}
+
+/// Validation saw the week of a context that lay in training.
+#[test]
+fn the_bars_of_a_context_stay_out_of_the_part_before() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 150 --seed 5");
+    let bars = stage.text("bars.csv");
+    // Six days a week have bars, and Monday is the first.
+    let mut dates: Vec<&str> = bars.lines().skip(1).map(|line| &line[..10]).collect();
+    dates.dedup();
+    let week = |(k, date): (usize, &&str)| {
+        let open = 100 + 7 * k % 11;
+        format!("{date},{open},{},{},{},9\n", open + 2, open - 2, open + k % 2)
+    };
+    let weeks: String = dates.iter().step_by(6).enumerate().map(week).collect();
+    stage.write("weeks.csv", &format!("date,open,high,low,close,volume\n{weeks}"));
+    let recipe = "--timeframes M1:8 --features body --target log_return --horizon 2 --stride 60";
+    stage.succeeds(&format!("ingest bars.csv --out plain.h5 {recipe}"));
+    stage.succeeds(&format!("ingest bars.csv --out weeks.h5 --context DXY=weeks.csv {recipe}"));
+    let purged = |file: &str| stage.succeeds(&format!("plan --data {file}"))["split"]["purged"].as_u64().unwrap();
+    // A week has 120 samples, and there are two later parts.
+    let (plain, weeks) = (purged("plain.h5"), purged("weeks.h5"));
+    assert!(plain < 10 && weeks > 230, "{plain} {weeks}");
+    assert!(stage.said("leak weeks.h5 --samples 2").contains("No label of training or validation ends after"));
+    let refused = stage.run("leak weeks.h5 --samples 2 --set data.purge=6d").code(3);
+    let error = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
+    assert!(error.contains("samples of validation look back to before 2018-"), "{error}");
+}
+
+/// Of earlier versions, samples do not reach back to the bars of a context.
+#[test]
+fn a_series_whose_samples_leave_the_context_out_goes_on() {
+    let stage = Stage::new();
+    stage.succeeds("synth all.csv --days 8 --seed 5");
+    stage.succeeds("synth dxy.csv --days 8 --seed 6");
+    let all = stage.text("all.csv");
+    let day = all.find("2018-01-05").unwrap();
+    stage.write("EURUSD-old.csv", &all[..day]);
+    stage.write("EURUSD-new.csv", &format!("{}\n{}", all.lines().next().unwrap(), &all[day..]));
+    stage.succeeds(&format!("ingest EURUSD-old.csv --out series.h5 --context DXY=dxy.csv {RECIPE} --zone UTC"));
+    stage.with_hdf5("series.h5", |path| {
+        let file = File::open_rw(path).unwrap();
+        let times: Vec<i64> = file.dataset("samples/time").unwrap().read_raw().unwrap();
+        let earlier: Vec<i64> = times.iter().map(|time| time - 60_000_000_000).collect();
+        file.dataset("samples/reach_time").unwrap().write_raw(&earlier).unwrap();
+    });
+    let [error, _] = stage.fails("leak series.h5 --samples 2", 3);
+    assert!(error.contains("/samples/reach_time is not what its bars give"), "{error}");
+    stage.succeeds("ingest --append EURUSD-new.csv --out series.h5");
+    stage.succeeds("leak series.h5 --samples 2");
 }
 
 /// A context that a vendor delivers late was told that it changes rows of before.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use megabatch_bars::{
-    self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, ColumnFeature, ContextBars, Feature,
-    FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, Timeframe, Zone, bars_after_context,
-    context_bars, names_in_context, shared_features, trades_around_the_clock,
+    self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, BinClock, ColumnFeature, ContextBars,
+    ContextReach, Feature, FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, Timeframe, Zone,
+    bars_after_context, context_bars, names_in_context, shared_features, trades_around_the_clock,
 };
 use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3;
@@ -247,6 +247,16 @@ impl BarFunctions for ContextInstruments {
     fn columns(&self, call: &FunctionCall<'_>) -> bars::Result<Vec<FunctionColumn>> {
         let columns = self.0.iter().map(|instrument| instrument.columns(call));
         Ok(columns.collect::<bars::Result<Vec<_>>>()?.concat())
+    }
+
+    fn context_reach(
+        &self,
+        _base: Timeframe,
+        timeframe: Timeframe,
+        bins: &BinClock,
+    ) -> bars::Result<Vec<ContextReach>> {
+        let whole = |own: &ContextInstrument| context_bars(&own.bars, &own.features, timeframe, bins, i64::MAX);
+        self.0.iter().map(|own| Ok(whole(own)?.reach())).collect()
     }
 
     fn has_targets(&self) -> bool {

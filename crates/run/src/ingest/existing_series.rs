@@ -389,9 +389,15 @@ impl PrefixCheck {
         let mut first = first_difference(&times, piece.sample_time.iter().copied());
         let spans =
             [(SeriesColumn::ReachTime, &piece.receptive_start), (SeriesColumn::LabelEndTime, &piece.label_end_time)];
+        let has_context = self.kept.provenance["functions"]["fingerprints"]
+            .as_object()
+            .is_some_and(|functions| functions.keys().any(|name| name.starts_with(CONTEXT)));
         for (name, new) in spans {
+            // Newer bars of other instruments are reached in the place of older ones, and files of
+            // earlier versions leave them out.
+            let is_free = has_context && name == SeriesColumn::ReachTime;
             // A file of before may lack them.
-            if file.has_column(name) {
+            if file.has_column(name) && !is_free {
                 first = first.min(first_difference(&column(name)?, new.iter().copied()));
             }
         }

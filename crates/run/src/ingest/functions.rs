@@ -7,11 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::Arc;
 
 use megabatch_bars::{
-    AGE_IN_CONTEXT, BarFunctions, BarSource as _, ColumnTargets, Error as BarsError, Excluded, Feature,
+    AGE_IN_CONTEXT, BarFunctions, BarSource as _, ColumnTargets, ContextReach, Error as BarsError, Excluded, Feature,
     FunctionAnswers, FunctionBars, FunctionColumn, FunctionFault, FunctionProof, OnError, SeriesSpec, SpooledBars,
-    TargetKind, TargetOrigin, WithFunctions, prove_functions,
+    TargetKind, TargetOrigin, Timeframe, WithFunctions, prove_functions,
 };
 use serde_json::{Value, json};
 
@@ -413,7 +414,21 @@ impl Adding<'_> {
             return Err(first.reason.into());
         }
         recordings.exclude(excluded);
-        Ok(StreamedRecordings { recordings, bars: kept, fingerprints })
+        let reach = self.context_reach(&kept)?;
+        let bars = kept.into_iter().map(|bars| bars.with_context_reach(Arc::clone(&reach))).collect();
+        Ok(StreamedRecordings { recordings, bars, fingerprints })
+    }
+
+    /// Reach of other instruments beside `bars`, by timeframe.
+    fn context_reach(&self, bars: &[SpooledBars]) -> Result<Arc<BTreeMap<Timeframe, Vec<ContextReach>>>> {
+        let (spec, mut reach) = (self.recipe.spec(), BTreeMap::new());
+        if let Some(first) = bars.first() {
+            for window in &spec.windows {
+                let found = self.functions.context_reach(first.timeframe(), window.timeframe, &spec.bins)?;
+                reach.insert(window.timeframe, found);
+            }
+        }
+        Ok(Arc::new(reach))
     }
 
     fn one(

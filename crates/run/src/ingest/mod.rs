@@ -30,10 +30,10 @@ pub use functions::FunctionInputs;
 pub(crate) use functions::{FunctionUse, ReadBars, age_column, changed_functions, missing_context};
 pub use megabatch_bars::Error as BarsError;
 pub use megabatch_bars::{
-    BarFunctions, Bars, BinClock, ColumnFeature, ContextBars, DateOrder, Feature, FormatName, FunctionCall,
-    FunctionColumn, FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling, StampedAt,
-    SymbolPattern, TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars, is_iso_time, likely_symbol,
-    names_in_context, shared_features,
+    BarFunctions, Bars, BinClock, ColumnFeature, ContextBars, ContextReach, DateOrder, Feature, FormatName,
+    FunctionCall, FunctionColumn, FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling,
+    StampedAt, SymbolPattern, TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars, is_iso_time,
+    likely_symbol, names_in_context, shared_features,
 };
 pub use recipe::{
     BarClock, Bins, Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name,

@@ -138,7 +138,7 @@ impl<'a> Comparison<'a> {
     pub(super) fn compare(&self, piece: &SeriesPiece) -> Result<()> {
         let first = piece.first_sample;
         self.compare_integers(Object::SampleTime as usize, SeriesColumn::SampleTime, first, &piece.sample_time)?;
-        self.compare_integers(Object::ReachTime as usize, SeriesColumn::ReachTime, first, &piece.receptive_start)?;
+        self.compare_reach(first, &piece.receptive_start)?;
         // A file of before does not tell it.
         if self.has_targets && self.file().has_column(SeriesColumn::LabelEndTime) {
             let (rank, column) = (Object::LabelEndTime as usize, SeriesColumn::LabelEndTime);
@@ -174,6 +174,21 @@ impl<'a> Comparison<'a> {
         let mut found = vec![0; expected.len()];
         self.file().read_column(column, first..first + expected.len(), &mut found)?;
         if found != expected {
+            self.differs(rank);
+        }
+        Ok(())
+    }
+
+    /// Compares how far samples look back: as far as the bars say, or further to those of other
+    /// instruments that are not at hand.
+    fn compare_reach(&self, first: usize, expected: &[i64]) -> Result<()> {
+        let (rank, column) = (Object::ReachTime as usize, SeriesColumn::ReachTime);
+        if self.known == KnownColumns::All || !self.file().has_column(column) || expected.is_empty() {
+            return self.compare_integers(rank, column, first, expected);
+        }
+        let mut found = vec![0; expected.len()];
+        self.file().read_column(column, first..first + expected.len(), &mut found)?;
+        if found.iter().zip(expected).any(|(found, expected)| found > expected) {
             self.differs(rank);
         }
         Ok(())

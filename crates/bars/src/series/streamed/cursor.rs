@@ -142,6 +142,13 @@ impl TrackCursor {
         SampleReach { rows: self.closed[index] - self.look_back, open_time: self.opens[first - self.opens_first] }
     }
 
+    /// When the first bar of the window closes at base bar `index` of the last piece, where it is
+    /// full.
+    pub(crate) fn first_close(&self, index: usize) -> i64 {
+        let first = self.closed[index] - self.window.seq_len;
+        self.bins.close_after(self.opens[first - self.opens_first])
+    }
+
     /// Drops the bars that no sample of the next pieces reaches.
     pub(crate) fn forget(&mut self) {
         let reach = self.look_back + self.window.seq_len;

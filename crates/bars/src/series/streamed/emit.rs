@@ -6,6 +6,7 @@ use super::cursor::TrackCursor;
 use super::{Observe, SampleSelector, SeriesHeader, SeriesPlan};
 use crate::bar_source::{PIECE_BARS, pieces_of_len};
 use crate::bars::Bars;
+use crate::context_reach::ContextReach;
 use crate::error::Error;
 use crate::series::scale::scale_rows;
 use crate::series::target::Labels;
@@ -35,7 +36,8 @@ pub struct SeriesPiece {
     ///
     /// It is the first bar of the sample's windows or, before it, of the look-back of the features:
     /// their longest warm-up. A bin that opened before its segment counts from where the segment
-    /// begins, unless its bar was given and not made.
+    /// begins, unless its bar was given and not made. Of other instruments, all bars count
+    /// that their features read, from the first bar of a window on.
     ///
     /// Recursive features (EMA, Wilder's mean) have no earliest bar: each bar's weight fades by a
     /// constant factor a bar and never becomes zero. All bars before the look-back together weigh
@@ -163,6 +165,8 @@ struct ScaledTrack<'a> {
     cursor: TrackCursor,
     center: &'a [f64],
     scale: &'a [f64],
+    /// Reach of other instruments.
+    context: &'a [ContextReach],
     /// Row of the segment's first.
     segment_row: usize,
 }
@@ -172,10 +176,12 @@ impl<'a> InstrumentWriter<'a> {
         let width = plan.spec.features.len();
         let own = place * width..(place + 1) * width;
         let scalers = &header.scalers.timeframes;
+        let bars = plan.instruments[place].bars;
         let track = |(cursor, scaler): (TrackCursor, &'a crate::series::scalers::TimeframeScaler)| ScaledTrack {
             cursor,
             center: &scaler.center[own.clone()],
             scale: &scaler.scale[own.clone()],
+            context: bars.context_reach(scaler.timeframe),
             segment_row: 0,
         };
         let piece = SeriesPiece {
@@ -245,7 +251,9 @@ impl<'a> InstrumentWriter<'a> {
         for &index in &self.chosen {
             let earliest = self.tracks.iter().map(|track| {
                 let open_time = track.cursor.reach(index).open_time;
-                if track.cursor.has_own_bars() { open_time } else { open_time.max(segment_open) }
+                let own = if track.cursor.has_own_bars() { open_time } else { open_time.max(segment_open) };
+                let opens = track.context.iter().filter_map(|reach| reach.open_time(track.cursor.first_close(index)));
+                opens.fold(own, i64::min)
             });
             self.piece.receptive_start.push(earliest.min().unwrap_or(segment_open));
             self.piece.sample_time.push(bars.close_time(index));
