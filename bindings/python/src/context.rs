@@ -54,12 +54,12 @@ pub(crate) struct ContextCall {
     until_ns: i64,
 }
 
-/// Open times, close times, length, columns and features of bars.
-type ClosedBars<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, i64, Arrays<'py>, Arrays<'py>);
+/// Open times, close times, length, columns and features of bars, and the longest warm-up of these.
+type ClosedBars<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, i64, Arrays<'py>, Arrays<'py>, usize);
 
-/// Open and close times of the closed bars of a timeframe, its length, their columns, and those of
-/// the features that another instrument has too: computed ones that are neither of the clock nor in
-/// pips, and columns that it has.
+/// Open and close times of the closed bars of a timeframe, its length, their columns, those of the
+/// features that another instrument has too, and the longest warm-up of these. Such features are
+/// computed ones that are neither of the clock nor in pips, and columns that it has.
 #[pyfunction]
 pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> PyResult<ClosedBars<'py>> {
     process::check(py)?;
@@ -99,7 +99,7 @@ pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> Py
     let timeframe = call.timeframe.parse::<Timeframe>().map_err(|error| usage(error.to_string()))?;
     let bins = call.bins.parse::<BinClock>().map_err(|error| usage(error.to_string()))?;
     let made = py.detach(|| closed_bars(&base, &features, timeframe, &bins, call.until_ns));
-    let ContextBars { bars, features: values } = made.map_err(Error::from).or_raise(py)?;
+    let ContextBars { bars, features: values, warm_up } = made.map_err(Error::from).or_raise(py)?;
     let named = |(name, values): (&str, &Vec<f64>)| (name.to_owned(), bytes(py, values));
     Ok((
         bytes(py, &bars.open_time),
@@ -107,5 +107,6 @@ pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> Py
         bars.timeframe.duration_ns(),
         named_columns(py, &bars, names.iter().copied()),
         names_in_context(&features).into_iter().zip(&values).map(named).collect(),
+        warm_up,
     ))
 }

@@ -15,6 +15,7 @@ import pandas
 import polars
 import pyarrow
 from megabatch import _functions
+from megabatch._context import ContextTable
 from shared import BARS, MODEL, InFolder
 
 OPTIONS: dict[str, Any] = {**BARS, "stride": 1, "scaling": "none", "symbol": "EURUSD"}
@@ -399,6 +400,16 @@ class Functions(InFolder):
             np.testing.assert_array_equal(reach, other["samples/reach_time"][:])
         # Returns read two days that have closed; these lay in training.
         self.assertGreaterEqual((times - reach).min(), 2 * 24 * 3600 * 10**9)
+
+    def test_a_column_of_a_context_that_begins_later_reaches_no_further(self) -> None:
+        times = np.arange(6) * 60 * 10**9
+        flow = np.array([np.nan, np.nan, np.nan, 1, 2, 3])
+        for features, warm_up in ((["column:flow"], 0), (["column:flow", "log_return"], 1)):
+            prices = {name: np.arange(1, 7) / 1 for name in ("open", "high", "low", "close")}
+            table = ContextTable("DXY", features, times, 60 * 10**9, {**prices, "flow": flow})
+            # All bars before the first value were taken for a warm-up.
+            close, opens = (np.frombuffer(own, np.int64) for own in table.reach("M1", "utc"))
+            self.assertEqual((close.tolist(), opens[1:].tolist()), ((times + 60 * 10**9).tolist(), times[1 - warm_up : 6 - warm_up].tolist()))
 
     def test_an_answer_may_be_an_index(self) -> None:
         def hour(bars: pandas.DataFrame) -> dict[str, Any]:

@@ -19,6 +19,8 @@ pub struct ContextBars {
     pub bars: Bars,
     /// One entry a feature: its value at each bar, NaN during the longest warm-up.
     pub features: Vec<Vec<f64>>,
+    /// The longest warm-up of the features, in bars.
+    pub warm_up: usize,
 }
 
 impl ContextBars {
@@ -37,9 +39,7 @@ impl ContextBars {
     /// Reach of the features, which read the bars of the longest warm-up before their own.
     pub fn reach(&self) -> ContextReach {
         let (bars, count) = (&self.bars, self.bars.len());
-        let without_value = |values: &Vec<f64>| values.iter().take_while(|value| value.is_nan()).count();
-        let warm_up = self.features.iter().map(without_value).max().unwrap_or(0);
-        let first_open = |bar: usize| bars.open_time[bar.saturating_sub(warm_up)];
+        let first_open = |bar: usize| bars.open_time[bar.saturating_sub(self.warm_up)];
         let close_times = (0..count).map(|bar| bars.close_time(bar)).collect();
         ContextReach::new(close_times, (0..count).map(first_open).collect())
     }
@@ -109,7 +109,7 @@ pub fn context_bars(
         let values = rows.iter().skip(place).step_by(features.len()).map(|&value| f64::from(value));
         std::iter::repeat_n(f64::NAN, without_row).chain(values).collect()
     };
-    Ok(ContextBars { features: (0..features.len()).map(column).collect(), bars })
+    Ok(ContextBars { features: (0..features.len()).map(column).collect(), bars, warm_up: spec.look_back() })
 }
 
 /// Number of `bars` that close after the last bar of another instrument, `context`: 0 unless more
@@ -194,7 +194,7 @@ mod tests {
             let alone = format!("{:?}", seen(&minutes(until, &[4]), until));
             assert_eq!((found.bars.len(), format!("{found:?}")), (bins, alone), "{until}");
         }
-        let ContextBars { bars, features } = seen(&minutes(12, &[4]), 12);
+        let ContextBars { bars, features, .. } = seen(&minutes(12, &[4]), 12);
         assert_eq!((&bars.close[..], &bars.columns[1][..]), (&[103.0, 109.0][..], &[-103.0, -109.0][..]));
         assert_eq!(features[0][1], 35.0);
         assert!(features.iter().all(|values| values[0].is_nan()));
@@ -222,6 +222,18 @@ mod tests {
             let opens = opens.map(|minute: Option<i64>| minute.map(|minute| minute * MINUTE_NS));
             assert_eq!([4, 9, 10].map(|minute| reach.open_time(minute * MINUTE_NS)), opens);
         }
+    }
+
+    /// All bars before its first value were taken for a warm-up.
+    #[test]
+    fn a_column_that_begins_later_reaches_no_further() {
+        let mut bars = minutes(12, &[]);
+        bars.columns[0][..6].fill(f64::NAN);
+        let features = [Feature::Column(ColumnFeature::new("x", ColumnRule::Last))];
+        let context = context_bars(&bars, &features, Timeframe::M1, &BinClock::default(), i64::MAX).unwrap();
+        assert!(context.features[0][5].is_nan());
+        let reach = context.reach();
+        assert_eq!([5, 8].map(|minute| reach.open_time(minute * MINUTE_NS)), [4, 7].map(|bar| Some(bar * MINUTE_NS)));
     }
 
     /// Its last values were seen without a word.
