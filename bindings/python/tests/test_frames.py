@@ -44,6 +44,11 @@ class Frames(InFolder):
             "pandas, capitals": frame.rename(columns=str.capitalize),
             "polars": polars.DataFrame({name: frame[name].to_numpy() for name in utc} | {"time": utc["time"].to_numpy()}),
             "pyarrow": pyarrow.table({name: pyarrow.array(frame[name]) for name in frame}),
+            # pyarrow knows no clock of this zone.
+            "pyarrow, an unknown zone": pyarrow.table(
+                {name: pyarrow.array(frame[name]) for name in frame if name != "time"}
+                | {"time": pyarrow.array(frame["time"]).cast(pyarrow.timestamp("ns", "+05:30:10"))}
+            ),
             "Arrow C stream": Stream(pyarrow.table({name: pyarrow.array(frame[name]) for name in frame})),
         }
         frames["polars, lazy"] = frames["polars"].lazy()

@@ -939,6 +939,26 @@ def _nanoseconds(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return times
 
 
+def _stamp_times(stamps: Any) -> _Times:
+    """The times of timestamps of pyarrow."""
+    import pyarrow
+    import pyarrow.compute
+
+    def ticks(own: Any) -> npt.NDArray[np.int64]:
+        return np.ascontiguousarray(own.cast(pyarrow.int64()).fill_null(_NAT), dtype=np.int64)
+
+    zone = stamps.type.tz
+    stamps = stamps.cast(pyarrow.timestamp("ns", zone))
+    if zone is None:
+        return _Times(ticks(stamps), is_utc=False)
+    try:
+        wall = pyarrow.compute.local_timestamp(stamps)
+    except pyarrow.ArrowInvalid:
+        # Of a zone that pyarrow does not know, as older versions know no offsets, the times are known.
+        wall = stamps
+    return _Times.in_zone(ticks(stamps), ticks(wall))
+
+
 def _are_periods(series: Any) -> bool:
     """True for a series of pandas' periods."""
     return bool(series.dtype.name.startswith("period"))
@@ -1030,6 +1050,11 @@ class _Pandas(_Table):
         kind = getattr(series.dtype, "pyarrow_dtype", series.dtype)
         if getattr(kind, "tz", None) is None:
             return _Times(_nanoseconds(series.to_numpy()), is_utc=False)
+        if kind is not series.dtype:
+            import pyarrow
+
+            # Before version 3 pandas takes UTC for the clock of these types.
+            return _stamp_times(pyarrow.array(series))
         utc, wall = series.dt.tz_convert("UTC").dt.tz_localize(None), series.dt.tz_localize(None)
         return _Times.in_zone(_nanoseconds(utc.to_numpy()), _nanoseconds(wall.to_numpy()))
 
@@ -1085,7 +1110,6 @@ class _Arrow(_Table):
 
     def _times(self, place: int, name: str) -> _Times:
         import pyarrow
-        import pyarrow.compute
 
         found = self._chunked(place)
         if pyarrow.types.is_date(found.type):
@@ -1096,12 +1120,4 @@ class _Arrow(_Table):
             return _epoch(found.cast(pyarrow.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False), name)
         if not pyarrow.types.is_timestamp(found.type):
             raise _no_times(name, found.type)
-
-        def ticks(own: Any) -> npt.NDArray[np.int64]:
-            filled = own.cast(pyarrow.int64()).fill_null(_NAT)
-            return np.ascontiguousarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-        stamps = found.cast(pyarrow.timestamp("ns", found.type.tz))
-        if found.type.tz is None:
-            return _Times(ticks(stamps), is_utc=False)
-        return _Times.in_zone(ticks(stamps), ticks(pyarrow.compute.local_timestamp(stamps)))
+        return _stamp_times(found)
