@@ -161,7 +161,7 @@ class Graphs(InFolder):
             self.assertEqual(self.graphs.arrays(some)["graph"].tolist(), numbers)
             if not isinstance(which, (int, str)):
                 self.assertEqual(self.graphs[some].keys, [self.graphs.keys[number] for number in numbers])
-        for which in ([1.5], 1.5, [[1, 2]], [None], np.array([1.0]), True):
+        for which in ([1.5], 1.5, [[1, 2]], [None], np.array([1.0]), True, np.array([True, False], object)):
             wrong: Any = which
             for call in (self.graphs.arrays, self.graphs.__getitem__):
                 with self.assertRaisesRegex(mb.ConfigError, "^which=.*: expected places of graphs, keys, a slice or a mask$"):

@@ -291,7 +291,8 @@ class Graphs(Sequence[Graph]):
         if places.dtype.kind in "iu" and places.ndim < 2:
             return self._numbers[np.atleast_1d(places)]
         keys: list[Any] = [given] if places.ndim == 0 else list(given)
-        if places.ndim > 1 or places.dtype == np.bool_ or not all(isinstance(key, _KEYS) for key in keys):
+        # Types of pandas may give a mask as objects.
+        if places.ndim > 1 or not all(isinstance(key, _KEYS) and not isinstance(key, bool) for key in keys):
             raise wrong(which, "which", "places of graphs, keys, a slice or a mask")
         return np.array([self._number(key) for key in keys], np.int64)
 
