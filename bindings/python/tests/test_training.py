@@ -983,6 +983,33 @@ class Following(InFolder):
             longer = mb.ingest(past, out=self.folder / "longer.h5", **options)
             self.assertEqual(longer.append(closes).fingerprint(), appended, f"{zone} {hour}")
 
+    def test_a_zone_of_pytz_is_ahead_in_summer_too(self) -> None:
+        from megabatch import _pushed_bar
+
+        class London(datetime.tzinfo):
+            """A zone as pytz has it: one object an offset."""
+
+            def __init__(self, hours: int) -> None:
+                self._ahead = datetime.timedelta(hours=hours)
+
+            def utcoffset(self, _time: datetime.datetime | None) -> datetime.timedelta:
+                return self._ahead
+
+            def dst(self, _time: datetime.datetime | None) -> datetime.timedelta:
+                return self._ahead
+
+            def tzname(self, _time: datetime.datetime | None) -> str:
+                return "London"
+
+            def fromutc(self, time: datetime.datetime) -> datetime.datetime:
+                own = London(int(4 <= time.month <= 10))
+                return (time + own._ahead).replace(tzinfo=own)
+
+        winter = datetime.datetime(2024, 1, 31, 16, 30, tzinfo=London(0))
+        self.assertEqual(_pushed_bar.time_text(winter, None), "2024-01-31T16:45:00+00:15")
+        utc = winter.replace(tzinfo=datetime.timezone.utc)
+        self.assertEqual(_pushed_bar.time_text(utc, None), "2024-01-31T16:30:00Z")
+
     def test_bars_of_a_series_without_a_symbol_may_have_one(self) -> None:
         # `no row of the frame has the symbol BARS` is nothing that a caller knows of.
         import pandas

@@ -205,7 +205,9 @@ def _with_offset(time: datetime.datetime) -> str:
 
 def _is_ahead_in_summer(time: datetime.datetime) -> bool:
     """True for a zone whose clock is ahead of UTC in summer."""
-    return bool(time.replace(month=7, day=1).utcoffset())
+    # A time of pytz keeps its offset where its month is replaced.
+    summer = datetime.datetime(time.year, 7, 1, tzinfo=datetime.timezone.utc)
+    return bool(summer.astimezone(time.tzinfo).utcoffset())
 
 
 def _with_number_of_month(text: str) -> str:
