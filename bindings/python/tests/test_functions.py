@@ -177,6 +177,20 @@ class Functions(InFolder):
         self.assertEqual([calls[0][1], calls[2][1]], [len(frame), 5000])
         self.assertEqual(ds.features["M1"], ("body", "function:last"))
 
+    def test_bars_are_appended_with_columns_as_ingest_took_them(self) -> None:
+        def last(bars: pandas.DataFrame) -> pandas.Series:
+            return bars["close"].rename("last")
+
+        frame, features = self.frame(), ["default", "flow", last]
+        ds = mb.ingest(frame[:9000], out=self.folder / "own.h5", features=features, columns={"flow": "sum"}, **OPTIONS)
+        self.assertEqual(ds.features["M1"][-2:], ("column:flow:sum", "function:last"))
+        # The names that `ingest` took were no features of the series.
+        longer = ds.append(frame[8900:], features=features)
+        self.assertGreater(len(longer), len(ds))
+        mb.leak(longer, samples=2, features=["Column:Flow", last])
+        with self.assertRaisesRegex(mb.ConfigError, "features: volume: a series keeps its features"):
+            mb.leak(longer, samples=2, features=["flow", "volume", last])
+
     def test_bars_are_appended(self) -> None:
         frame = self.frame()
         options = {**OPTIONS, "features": ["body", indicators], "horizon": 20, "target": label}

@@ -749,7 +749,7 @@ def _functions_again(
     """Functions of the series at `path`, given again, perhaps beside names of its other features."""
     stated, called = _functions.split(features)
     stated = [stated] if isinstance(stated, str) else stated or []
-    strange = stated and [str(own) for own in stated if own not in _megabatch.function_inputs(path)[2]]
+    strange = stated and _strange(stated, _megabatch.function_inputs(path)[2])
     if strange:
         raise ConfigError(
             f"features: {', '.join(strange)}: a series keeps its features; give its functions alone", key="features"
@@ -760,6 +760,15 @@ def _functions_again(
     _, library, names, read_by = _megabatch.function_inputs(path)
     others = [Context(name, frame, names, dict(read_by), bool(called)) for name, frame in frames.items()]
     return _functions.Functions(called, target, library, others, doubts_end=doubts_end).native()
+
+
+def _strange(stated: Iterable[Any], features: Sequence[str]) -> list[str]:
+    """Names among the `stated` that are none of the features, in the forms that `ingest` takes: a column may stand without
+    its rule, and without `column:`."""
+    columns = _features.columns_of(features, None)
+    forms = ["default", "all", *features, *columns, *(f"column:{name}" for name in columns)]
+    known = {name.lower() for name in forms}
+    return [str(own) for own in stated if str(own).strip().lower() not in known]
 
 
 def _told(answer: tuple[str, dict[str, Any]], lines: Iterable[str] = ()) -> IngestReport:
