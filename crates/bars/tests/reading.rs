@@ -541,6 +541,8 @@ fn rows_of_days_are_no_bars_of_minutes() {
             let error = read_beside(name, text).unwrap_err();
             assert!(matches!(error, Error::LongerBars { base: Timeframe::M5, .. }), "{name}: {error}");
             assert!(error.to_string().contains(expected) && error.to_string().contains("M5"), "{name}: {error}");
+            // To name it so helps no file of months.
+            assert_eq!(error.to_string().contains("as EURUSD_D1.csv"), text == days, "{name}: {error}");
         }
         // A month behind weeks.
         let weeks = [2, 9, 16, 23, 30].map(|day| format!("2018.07.{day:02},00:00,2,4,1,2,1\n")).concat();

@@ -63,8 +63,9 @@ impl SpacedFile {
             Some(row) => Err(Error::LongerBars {
                 path: self.file.path.clone(),
                 line: row.line,
-                found: "its bars are of months, which shorter ones make",
+                found: "its bars are of months",
                 base,
+                fix: "and have months made of shorter bars",
             }),
             None => Ok(()),
         }
