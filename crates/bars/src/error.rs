@@ -424,7 +424,7 @@ pub enum Error {
 
     /// Bars are longer than those among which they stand.
     #[error(
-        "{}: line {line}: {found}, among bars of {base}, which would have later prices: give bars of {base}, leave the file out, or name it after its timeframe, as EURUSD_D1.csv",
+        "{}: line {line}: {found}, among bars of {base}, which would have later prices: leave the file out, {fix}",
         path.display()
     )]
     LongerBars {
@@ -436,6 +436,8 @@ pub enum Error {
         found: &'static str,
         /// Timeframe of the others.
         base: Timeframe,
+        /// What else helps.
+        fix: &'static str,
     },
 
     /// Longer bars cannot be made from the given ones.
@@ -557,7 +559,8 @@ impl Error {
     /// The refusal of a row, in `line`, that has no time of day among shorter bars of `base`.
     pub(crate) fn dates_alone(path: &Path, line: u64, base: Timeframe) -> Self {
         let found = "a date without a time of day is that of a bar of a day or longer";
-        Error::LongerBars { path: path.to_owned(), line, found, base }
+        let fix = "write the times of day, or name it after the timeframe of its bars, as EURUSD_D1.csv";
+        Error::LongerBars { path: path.to_owned(), line, found, base, fix }
     }
 
     /// Reason why a function of the user cannot be a feature, if it is that.

@@ -541,7 +541,15 @@ fn rows_of_days_are_no_bars_of_minutes() {
             let error = read_beside(name, text).unwrap_err();
             assert!(matches!(error, Error::LongerBars { base: Timeframe::M5, .. }), "{name}: {error}");
             assert!(error.to_string().contains(expected) && error.to_string().contains("M5"), "{name}: {error}");
+            // To name it so helps no file of months.
+            assert_eq!(error.to_string().contains("as EURUSD_D1.csv"), text == days, "{name}: {error}");
         }
+        // A month behind weeks.
+        let weeks = [2, 9, 16, 23, 30].map(|day| format!("2018.07.{day:02},00:00,2,4,1,2,1\n")).concat();
+        let month = "2018.10.01,00:00,2,4,1,2,1\n";
+        let other = ReadOptions { base: options.base.and(Some(Timeframe::W1)), ..options.clone() };
+        let error = read_texts(&[("EURUSD_W1.csv", weeks.as_str()), ("EURUSD_MN1.csv", month)], &other).unwrap_err();
+        assert!(matches!(error, Error::LongerBars { base: Timeframe::W1, .. }), "{error}");
         // A midnight may have no time of day.
         let bars = read_beside("EURUSD_new.csv", "2018-07-03 23:55,2,4,1,2,1\n2018-07-04,2,4,1,2,1\n").unwrap().bars;
         assert_eq!(bars.len(), 202);

@@ -44,12 +44,18 @@ pub(crate) fn check(out: &Path, inputs: &[&Path]) -> Result<()> {
 /// True if `out`, or the file that it is a link to, is within the folder of a run's checkpoints.
 fn is_in_checkpoints(out: &Path) -> bool {
     let folder = resolve_target(out).and_then(|target| fs::canonicalize(folder_of(&target)));
-    folder.is_ok_and(|folder| {
-        folder.ancestors().any(|folder| {
-            let is_run = folder.parent().is_some_and(|run| run.join("config.yaml").is_file());
-            is_run && folder.ends_with("checkpoints")
-        })
-    })
+    folder.is_ok_and(|folder| folder.ancestors().any(has_checkpoints))
+}
+
+/// True for the folder of a run's checkpoints, once it has one. A project may have a `config.yaml`
+/// and a folder of this name, too.
+fn has_checkpoints(folder: &Path) -> bool {
+    let is_run = || folder.parent().is_some_and(|run| run.join("config.yaml").is_file());
+    let is_checkpoint =
+        |entry: fs::DirEntry| entry.file_name().to_string_lossy().starts_with("step-") && entry.path().is_dir();
+    folder.ends_with("checkpoints")
+        && is_run()
+        && fs::read_dir(folder).is_ok_and(|entries| entries.flatten().any(is_checkpoint))
 }
 
 /// Checks that `folder` is a folder, or does not exist yet.
@@ -126,5 +132,9 @@ mod tests {
             assert!(error.contains("a run keeps its checkpoints in this folder"), "{error}");
         }
         assert_eq!(check(&at("model.onnx")), None);
+        // A project with a configuration of its own.
+        fs::create_dir_all(at("project/checkpoints")).unwrap();
+        fs::write(at("project/config.yaml"), "").unwrap();
+        assert_eq!(check(&at("project/checkpoints/model.onnx")), None);
     }
 }

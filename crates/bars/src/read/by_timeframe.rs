@@ -56,13 +56,16 @@ impl SpacedFile {
     /// Refuses bars of months among shorter ones of `base`.
     fn refuse_months(&self, base: Timeframe) -> Result<()> {
         let is_named = self.named.is_some_and(Timeframe::is_calendar_month);
-        let are_months = self.spacings.may_be_months(is_named) && base < Timeframe::W1;
+        // Weeks with holes may be a month apart.
+        let longest = if is_named { Timeframe::MN1 } else { Timeframe::W1 };
+        let are_months = self.spacings.may_be_months(is_named) && base < longest;
         match self.file.rows.iter().next().filter(|_| are_months) {
             Some(row) => Err(Error::LongerBars {
                 path: self.file.path.clone(),
                 line: row.line,
-                found: "its bars are of months, which shorter ones make",
+                found: "its bars are of months",
                 base,
+                fix: "and have months made of shorter bars",
             }),
             None => Ok(()),
         }

@@ -208,6 +208,10 @@ impl Placing<'_> {
                 "close as the {base} bars do {late} later, and would bring later prices into samples"
             )));
         }
+        if self.are_of_sundays && self.closes.are_earlier() {
+            let fault = "have the closes of the weeks before, as dates of their ends do: date each of its first day";
+            return Err(self.fault(fault.to_owned()));
+        }
         // A bar that begins before the base bars is not compared.
         let OwnBars { same, different, partial, .. } = &*self.account;
         let may_differ = different.count > 0 || (*same == 0 && *partial > 0);
@@ -330,6 +334,14 @@ impl Closes {
         (least < SHARE_MAX * distance).then_some(late_ns)
     }
 
+    /// True if the own closes are those of base bars by the length of an own bar before, as where
+    /// bars are dated at their ends.
+    fn are_earlier(&self) -> bool {
+        let distance: f64 = self.own.iter().map(|own| (own.close - own.made).abs()).sum();
+        let before = |own: &OwnClose| (own.close - self.base_close(own.time - self.bar_ns)).abs();
+        self.own.iter().map(before).sum::<f64>() < SHARE_MAX * distance
+    }
+
     /// The last base close up to `time`, at which there is one.
     fn base_close(&self, time: i64) -> f64 {
         let count = self.base.partition_point(|&(close_time, _)| close_time <= time);
@@ -434,10 +446,10 @@ mod tests {
             let mut weeks = Vec::new();
             hours.iter().for_each(|bar| binning.push(bar, |bin| weeks.push(bin)).unwrap());
             assert_eq!(weeks.len(), 5);
-            let placed = |symbol: &str, is_sunday: &dyn Fn(usize) -> bool| {
+            let placed_by = |symbol: &str, day: &dyn Fn(usize) -> i64| {
                 let dated = |(week, bar): (usize, &Bar)| {
-                    let monday = MONDAY_NS + 7 * week as i64 * DAY_NS;
-                    Bar { open_time: if is_sunday(week) { monday - DAY_NS } else { monday }, ..bar.clone() }
+                    let open_time = MONDAY_NS + (7 * week as i64 + day(week)) * DAY_NS;
+                    Bar { open_time, ..bar.clone() }
                 };
                 let own: Vec<Bar> = weeks.iter().enumerate().map(dated).collect();
                 let base = spooled(Timeframe::H1, &hours, folder.path());
@@ -446,6 +458,9 @@ mod tests {
                 let mut account = OwnBars::unplaced(summary, Timeframe::H1);
                 place(&given, &base, &clock, &mut account, folder.path()).map(|_| (account.same, account.made))
             };
+            let placed = |symbol: &str, is_sunday: &dyn Fn(usize) -> bool| {
+                placed_by(symbol, &|week| if is_sunday(week) { -1 } else { 0 })
+            };
             for sundays in [5, 3] {
                 assert_eq!(placed("EURUSD", &|week| week < sundays).unwrap(), (5, 0), "{name} {sundays}");
             }
@@ -453,6 +468,9 @@ mod tests {
                 let error = placed(symbol, &|week| week < sundays).unwrap_err().to_string();
                 assert!(error.contains("have one that opens at 2018-07-01T00:00:00Z, and no W1 bar opens"), "{error}");
             }
+            // Sundays that end weeks, as pandas dates them.
+            let error = placed_by("EURUSD", &|_| 6).unwrap_err().to_string();
+            assert!(error.contains("its own W1 bars have the closes of the weeks before"), "{name}: {error}");
         }
     }
 
