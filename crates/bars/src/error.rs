@@ -436,7 +436,7 @@ pub enum Error {
         found: &'static str,
         /// Timeframe of the others.
         base: Timeframe,
-        /// What else helps.
+        /// Other advice.
         fix: &'static str,
     },
 

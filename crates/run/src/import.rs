@@ -152,39 +152,41 @@ fn graph_attention(weights: &[(String, Vec<usize>)]) -> Vec<(&'static str, Strin
 mod tests {
     use super::{graph_attention, recurrence, unsupported};
 
-    /// The settings, `KEY=VALUE`, that `tell` finds in weights.
-    fn told(tell: fn(&[(String, Vec<usize>)]) -> Vec<(&'static str, String)>, weights: &[(&str, &[usize])]) -> String {
-        let weights: Vec<_> = weights.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())).collect();
-        tell(&weights).iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
+    /// Names and shapes of weights.
+    fn named(weights: &[(&str, &[usize])]) -> Vec<(String, Vec<usize>)> {
+        weights.iter().map(|(name, shape)| ((*name).to_owned(), shape.to_vec())).collect()
+    }
+
+    /// Settings as `KEY=VALUE`.
+    fn joined(settings: &[(&str, String)]) -> String {
+        settings.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
     }
 
     /// Weights of other sizes than the settings' defaults were refused with a list of shapes.
     #[test]
     fn graph_attention_is_told_by_its_weights() {
-        let gat = told(
-            graph_attention,
-            &[
-                ("graph.1.att_src", &[1, 2, 5]),
-                ("graph.0.att_src", &[1, 2, 5]),
-                ("graph.0.lin_edge.weight", &[10, 1]),
-                ("head.weight", &[3, 10]),
-            ],
-        );
+        let case = |weights: &[(&str, &[usize])]| joined(&graph_attention(&named(weights)));
+        let gat = case(&[
+            ("graph.1.att_src", &[1, 2, 5]),
+            ("graph.0.att_src", &[1, 2, 5]),
+            ("graph.0.lin_edge.weight", &[10, 1]),
+            ("head.weight", &[3, 10]),
+        ]);
         let expected = "model.graph_attention=gat model.graph_layers=2 model.graph_residual=false \
                         model.graph_edge_attributes=true model.graph_heads=2 model.graph_hidden=5";
         assert_eq!(gat, expected);
-        let output = told(graph_attention, &[("graph.0.att", &[1, 6, 3]), ("graph.0.res.weight", &[3, 4])]);
+        let output = case(&[("graph.0.att", &[1, 6, 3]), ("graph.0.res.weight", &[3, 4])]);
         let expected = "model.graph_attention=gatv2 model.graph_layers=1 model.graph_residual=true \
                         model.graph_edge_attributes=false model.graph_output=attention model.graph_output_heads=6";
         assert_eq!(output, expected);
-        assert_eq!(told(graph_attention, &[("graph.0.att", &[6, 3])]), "");
-        assert_eq!(told(graph_attention, &[("graph.x.att", &[1, 6, 3])]), "");
-        assert_eq!(told(graph_attention, &[("head.weight", &[2, 4])]), "");
+        assert_eq!(case(&[("graph.0.att", &[6, 3])]), "");
+        assert_eq!(case(&[("graph.x.att", &[1, 6, 3])]), "");
+        assert_eq!(case(&[("head.weight", &[2, 4])]), "");
     }
 
     #[test]
     fn the_recurrence_is_told_by_its_weights() {
-        let case = |weights: &[(&str, &[usize])]| told(recurrence, weights);
+        let case = |weights: &[(&str, &[usize])]| joined(&recurrence(&named(weights)));
         let lstm = case(&[
             ("lstm.M1.weight_ih_l0", &[16, 3]),
             ("lstm.M1.weight_hh_l0", &[16, 4]),

@@ -199,8 +199,8 @@ impl BarLines {
     /// # Errors
     /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came;
     /// [`Error::UnknownDateOrder`], [`Error::Columns`]; [`Error::OtherTimeframe`] where the rows
-    /// are evidently of another one, and [`Error::LongerBars`]; [`Error::Invalid`] where a timestamp
-    /// needs a zone and none was stated.
+    /// are evidently of another one, and [`Error::LongerBars`]; [`Error::Invalid`] where a
+    /// timestamp needs a zone and none was stated.
     pub fn push(&mut self, line: &[u8]) -> Result<Vec<Bar>> {
         self.count += 1;
         // Files that were joined have the mark of each.

@@ -71,7 +71,7 @@ fn the_bars_of_a_context_stay_out_of_the_part_before() {
     assert!(error.contains("samples of validation look back to before 2018-"), "{error}");
 }
 
-/// Of earlier versions, samples do not reach back to the bars of a context.
+/// Samples of an earlier version do not reach back to the bars of a context.
 #[test]
 fn a_series_whose_samples_leave_the_context_out_goes_on() {
     let stage = Stage::new();
