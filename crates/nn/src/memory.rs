@@ -65,7 +65,7 @@ pub struct LargestBatch {
     pub windows: Vec<usize>,
     /// Bars that these cover.
     pub bars: Vec<usize>,
-    /// The same windows of batches that are trained on.
+    /// The same windows of batches that are trained on; empty where none is.
     pub windows_learnt: Vec<usize>,
     /// Bars that these cover.
     pub bars_learnt: Vec<usize>,
@@ -96,7 +96,8 @@ impl LargestBatch {
             edges: largest.edges_learnt,
             ..largest
         });
-        let (windows, bars) = (self.windows_learnt.clone(), self.bars_learnt.clone());
+        let or_none = |learnt: &[usize]| if learnt.is_empty() { vec![0; self.steps.len()] } else { learnt.to_vec() };
+        let (windows, bars) = (or_none(&self.windows_learnt), or_none(&self.bars_learnt));
         LargestBatch { sizes: self.sizes_learnt.clone(), windows, bars, graphs, ..self.clone() }
     }
 }

@@ -289,7 +289,7 @@ class Graphs(Sequence[Graph]):
         if places.dtype == np.bool_ and places.ndim:
             return self._numbers[mask_places(places, "which", len(self), "graphs")]
         if places.dtype.kind in "iu" and places.ndim < 2:
-            return self._numbers[np.atleast_1d(places)]
+            return self._numbers[np.atleast_1d(places).astype(np.int64)]
         keys: list[Any] = [given] if places.ndim == 0 else list(given)
         # Types of pandas may give a mask as objects.
         if places.ndim > 1 or not all(isinstance(key, _KEYS) and not isinstance(key, bool) for key in keys):
