@@ -660,8 +660,8 @@ except KeyboardInterrupt:
             self.assertEqual(zoned.fingerprint(), expected, zone)
 
     def test_a_longer_bar_of_a_context_is_seen_once_it_has_ended(self) -> None:
-        hours = pandas.date_range("2020-01-06", periods=8 * 7 * 24, freq="h")
-        days = pandas.bdate_range("2020-01-06", periods=160)
+        hours = pandas.date_range("2020-01-06", periods=24 * 7 * 24, freq="h")
+        days = pandas.bdate_range("2020-01-06", periods=640)
         path = self.folder / "SPY.csv"
         # Weeks that end at New York's midnights were seen as those days began in UTC, and days at the midnights of UTC.
         for name, index, bars, least, most in (("W1", days, 5, 0.9, 1), ("D1", hours[hours.dayofweek < 5], 24, 0.7, 0.8)):
