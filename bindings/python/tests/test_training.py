@@ -935,7 +935,8 @@ class Following(InFolder):
 
         close = 100 * np.exp(np.cumsum(np.random.default_rng(1).normal(0, 0.01, 200)))
         prices = {"Open": close, "High": close * 1.01, "Low": close * 0.99, "Close": close}
-        options: dict[str, Any] = {"timeframes": {"D1": 5}, "target": "log_return", "horizon": 2, "pip_size": 0.01, "symbol": "KO"}
+        options: dict[str, Any] = {"timeframes": {"D1": 5}, "features": ["log_return", "range"], "target": "log_return"}
+        options.update(horizon=2, symbol="KO")
         for factor in (1.0, 0.983):
             frame = pandas.DataFrame(
                 {**prices, "Adj Close": close * factor, "Volume": 9.0, "Stock Splits": 0.0},
@@ -962,7 +963,8 @@ class Following(InFolder):
             {"open": close, "high": close * 1.01, "low": close * 0.99, "close": close, "volume": 9.0}, index=days.rename("time")
         )
         past, coming = frame[:260], frame[260:]
-        options: dict[str, Any] = {"timeframes": {"D1": 5}, "target": "log_return", "horizon": 2, "pip_size": 0.01, "symbol": "KO"}
+        options: dict[str, Any] = {"timeframes": {"D1": 5}, "features": ["log_return", "range"], "target": "log_return"}
+        options.update(horizon=2, symbol="KO")
         ds = mb.ingest(past, out=self.folder / "dates.h5", **options)
         run = mb.train(ds, MODEL, max_steps=2)
         expected = [one.time for one in run.follow(coming)]
