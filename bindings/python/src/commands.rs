@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 
 use crate::convert::{Facts, Named, facts, numbers};
 use crate::failure::{OrRaise as _, exception};
-use crate::functions::{FunctionsCall, PythonFunctions};
+use crate::functions::{FunctionsCall, PythonFunctions, Timing, timing_arguments};
 use crate::host::PythonHost;
 use crate::process;
 use crate::training::{Told, told};
@@ -118,17 +118,18 @@ pub(crate) fn feature_columns(features: Vec<String>) -> Vec<String> {
     features.filter_map(|feature| feature.as_column().map(|column| column.column().to_owned())).collect()
 }
 
-/// Columns, a library, features, and options by name.
-type Inputs = (Vec<String>, Option<String>, Vec<String>, Vec<(String, String)>);
+/// Columns, a library, features, options by name, and a timing.
+type Inputs = (Vec<String>, Option<String>, Vec<String>, Vec<(String, String)>, Timing);
 
 /// Columns of the bars of a series file that only functions see, the library of their frames, the
-/// features that are of no function, and the options by which rows are read.
+/// features that are of no function, the options by which rows are read, and the timing of other
+/// instruments: the timeframe beside which they stand, and the clock of their dates.
 #[pyfunction]
 pub(crate) fn function_inputs(py: Python<'_>, path: PathBuf) -> PyResult<Inputs> {
     process::check(py)?;
     let inputs = py.detach(|| FunctionInputs::read(&path)).or_raise(py)?;
-    let FunctionInputs { columns, frames, features, reading } = inputs;
-    Ok((columns, frames, features, reading))
+    let FunctionInputs { columns, frames, features, reading, timing } = inputs;
+    Ok((columns, frames, features, reading, timing_arguments(&timing)))
 }
 
 /// A clock with whether it was stated, and symbols.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use megabatch_run::Error;
 use megabatch_run::ingest::{
-    Bars, BinClock, ColumnFeature, ContextBars, ContextTable, Feature, FeatureList, Timeframe,
+    Bars, BinClock, ColumnFeature, ContextBars, ContextTable, ContextTiming, Feature, FeatureList, Timeframe, Zone,
     context_bars as closed_bars, names_in_context, shared_features,
 };
 use pyo3::prelude::*;
@@ -21,16 +21,27 @@ use crate::process;
 /// Open times, length of a bar, columns, and doubts about the bars.
 type TableRead<'py> = (Bound<'py, PyBytes>, i64, Arrays<'py>, Vec<String>);
 
-/// Bars of an instrument in a file, read as those of a context are by options of `ingest`.
+/// Bars of an instrument in a file, read as those of a context are by options of `ingest`, and by a
+/// timing: the timeframe beside which they stand, and the clock of their dates.
 #[pyfunction]
-pub(crate) fn read_context(py: Python<'_>, path: PathBuf, options: Vec<(String, String)>) -> PyResult<TableRead<'_>> {
+pub(crate) fn read_context(
+    py: Python<'_>,
+    path: PathBuf,
+    options: Vec<(String, String)>,
+    timing: (String, Option<String>),
+) -> PyResult<TableRead<'_>> {
     process::check(py)?;
+    let usage = |message: String| exception(py, &Error::usage(message));
+    let (beside, day_zone) = timing;
+    let beside = beside.parse::<Timeframe>().map_err(|error| usage(error.to_string()))?;
+    let day_zone = day_zone.map(|zone| zone.parse::<Zone>()).transpose().map_err(|error| usage(error.to_string()))?;
+    let timing = ContextTiming { beside, day_zone };
     let mut recipe = recipe(py, vec![path], &options)?;
     if options.iter().all(|(name, _)| name != "features") {
         recipe.features = FeatureList(Vec::new());
     }
     let host = PythonHost::new(None, None);
-    let read = host.run_on_bars(py, |host| ContextTable::read(&recipe, host))?;
+    let read = host.run_on_bars(py, |host| ContextTable::read(&recipe, &timing, host))?;
     let ContextTable { bars, columns, warnings } = &read;
     let named = named_columns(py, bars, columns.iter().map(String::as_str));
     Ok((bytes(py, &bars.open_time), bars.timeframe.duration_ns(), named, warnings.clone()))

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
 use megabatch_run::ingest::{
-    BarFunctions, Bars, BarsError, BinClock, ContextReach, FunctionCall, FunctionColumn, FunctionFault,
+    BarFunctions, Bars, BarsError, BinClock, ContextReach, ContextTiming, FunctionCall, FunctionColumn, FunctionFault,
     FunctionTargets, Timeframe,
 };
 use pyo3::conversion::FromPyObjectOwned;
@@ -18,7 +18,7 @@ use crate::convert::{Named, numbers};
 #[pyo3(from_item_all)]
 pub(crate) struct FunctionsCall {
     /// An object with the methods `features` and `targets`, which take what [`arguments`] gives,
-    /// and `context_reach`.
+    /// `read_context` and `context_reach`.
     call: Py<PyAny>,
     frames: String,
     has_target: bool,
@@ -35,7 +35,8 @@ pub(crate) struct PythonFunctions {
     frames: String,
     has_target: bool,
     needs_all_bars: bool,
-    fingerprints: Vec<(String, String)>,
+    /// Fingerprints of functions, and of other instruments that were read.
+    fingerprints: Mutex<Vec<(String, String)>>,
     /// The last exception.
     raised: Mutex<Option<PyErr>>,
 }
@@ -43,7 +44,8 @@ pub(crate) struct PythonFunctions {
 impl PythonFunctions {
     pub(crate) fn new(functions: Named<FunctionsCall>) -> Self {
         let Named(FunctionsCall { call, frames, has_target, needs_all_bars, fingerprints }) = functions;
-        PythonFunctions { call, frames, has_target, needs_all_bars, fingerprints, raised: Mutex::new(None) }
+        let (fingerprints, raised) = (Mutex::new(fingerprints), Mutex::new(None));
+        PythonFunctions { call, frames, has_target, needs_all_bars, fingerprints, raised }
     }
 
     /// The last exception of a function.
@@ -68,9 +70,8 @@ impl PythonFunctions {
     }
 }
 
-/// Instrument, timeframe, its length and that of base bars in nanoseconds, the clock of bins, and
-/// the columns of bars.
-type Arguments<'py> = (String, &'static str, i64, i64, String, Bound<'py, PyDict>);
+/// Instrument, timeframe, its length in nanoseconds, the clock of bins, and the columns of bars.
+type Arguments<'py> = (String, &'static str, i64, String, Bound<'py, PyDict>);
 
 fn arguments<'py>(py: Python<'py>, call: &FunctionCall<'_>) -> PyResult<Arguments<'py>> {
     let bars = call.bars;
@@ -80,13 +81,21 @@ fn arguments<'py>(py: Python<'py>, call: &FunctionCall<'_>) -> PyResult<Argument
     }
     columns.set_item("time", bytes(py, &bars.open_time))?;
     columns.set_item("close_time", bytes(py, &close_times(bars)))?;
-    let (timeframe, base_ns, bins) = (bars.timeframe, call.base.duration_ns(), call.bins.to_string());
-    Ok((call.instrument.to_owned(), timeframe.name(), timeframe.duration_ns(), base_ns, bins, columns))
+    let (timeframe, bins) = (bars.timeframe, call.bins.to_string());
+    Ok((call.instrument.to_owned(), timeframe.name(), timeframe.duration_ns(), bins, columns))
 }
 
 /// When each bar closes, in nanoseconds since 1970 UTC.
 pub(crate) fn close_times(bars: &Bars) -> Vec<i64> {
     (0..bars.len()).map(|bar| bars.close_time(bar)).collect()
+}
+
+/// The timeframe beside which bars of other instruments stand, and the clock of their dates.
+pub(crate) type Timing = (&'static str, Option<String>);
+
+/// A timing as Python has it.
+pub(crate) fn timing_arguments(timing: &ContextTiming) -> Timing {
+    (timing.beside.name(), timing.day_zone.as_ref().map(ToString::to_string))
 }
 
 fn column(given: Column) -> FunctionColumn {
@@ -120,6 +129,17 @@ pub(crate) fn named_columns<'py, 'a>(
 }
 
 impl BarFunctions for PythonFunctions {
+    fn read_context(&self, timing: &ContextTiming) -> Result<(), BarsError> {
+        let found = Python::attach(|py| -> PyResult<Vec<(String, String)>> {
+            let found = self.call.bind(py).call_method1("read_context", timing_arguments(timing))?;
+            let fingerprints: Vec<(String, String)> = found.extract()?;
+            Ok(fingerprints)
+        });
+        let found = found.map_err(|raised| self.failed(raised, "context", timing.beside))?;
+        *self.fingerprints.lock().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(())
+    }
+
     fn columns(&self, call: &FunctionCall<'_>) -> Result<Vec<FunctionColumn>, BarsError> {
         let columns: Vec<Column> = self.called("features", call)?;
         Ok(columns.into_iter().map(column).collect())
@@ -129,15 +149,9 @@ impl BarFunctions for PythonFunctions {
         self.needs_all_bars
     }
 
-    fn context_reach(
-        &self,
-        base: Timeframe,
-        timeframe: Timeframe,
-        bins: &BinClock,
-    ) -> Result<Vec<ContextReach>, BarsError> {
+    fn context_reach(&self, timeframe: Timeframe, bins: &BinClock) -> Result<Vec<ContextReach>, BarsError> {
         let found = Python::attach(|py| -> PyResult<Vec<ContextReach>> {
-            let arguments = (base.duration_ns(), timeframe.name(), bins.to_string());
-            let found = self.call.bind(py).call_method1("context_reach", arguments)?;
+            let found = self.call.bind(py).call_method1("context_reach", (timeframe.name(), bins.to_string()))?;
             let times: Vec<(Vec<u8>, Vec<u8>)> = found.extract()?;
             let reach = |(close_ns, open_ns): &(Vec<u8>, Vec<u8>)| -> PyResult<ContextReach> {
                 Ok(ContextReach::new(numbers(close_ns)?, numbers(open_ns)?))
@@ -162,6 +176,6 @@ impl BarFunctions for PythonFunctions {
     }
 
     fn fingerprints(&self) -> Vec<(String, String)> {
-        self.fingerprints.clone()
+        self.fingerprints.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -45,6 +45,7 @@ use crate::spool::{SpoolWriter, SpooledBars};
 use crate::ticks::file::TickForm;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{RowTime, counted, display_utc, listed};
+use crate::time::zone::Zone;
 
 /// Most jumps that are listed; further ones are counted.
 const JUMPS_TOLD: usize = 3;
@@ -434,7 +435,11 @@ impl FileBars {
         };
         let BarFile { path, format, rows, row_count, preamble, newest_first, mut ledger, own_columns, .. } = source;
         let mut sink = place.sink(clock.base, rows.width())?;
-        in_order(&rows, clock, &mut ledger, place.rows(), |_, bar| sink.push(bar))?;
+        let mut east_ns = 0;
+        in_order(&rows, clock, &mut ledger, place.rows(), |row, bar| {
+            east_ns = row.east_ns.min(east_ns);
+            sink.push(bar)
+        })?;
         let bars = sink.finish()?;
         let (first_open_time, last_open_time) = (bars.first_open_time()?, bars.last_open_time()?);
         let (dropped, fixed) = ledger.close();
@@ -447,6 +452,7 @@ impl FileBars {
             path,
             format,
             zone,
+            offset: Zone::at_offset(east_ns).filter(|_| east_ns < 0),
             zone_why,
             rows,
             preamble,

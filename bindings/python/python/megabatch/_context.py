@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import os
@@ -16,43 +17,60 @@ from . import _features, _frames, _megabatch
 from ._display import log_note
 from .errors import DataError
 
-_DAY_NS = 86_400_000_000_000
+Timing = tuple[str, str | None]
+"""The timeframe of the bars beside which other instruments stand, and the clock of their dates where it is behind UTC."""
+BY_OWN_TIME: Timing = ("M1", None)
+"""No day or week opens before its own time."""
 
 
 class Context:
-    """Base bars of one other instrument, read as those of its file would be: by `read_by`, options of `ingest`, by name.
-    Of its columns those among `features` are read, and with `for_functions` all of numbers."""
+    """Base bars of one other instrument. Of its columns those among `features` are read, and with `for_functions` all of
+    numbers."""
 
     def __init__(
         self, symbol: str, frame: Any, features: Sequence[str], read_by: Mapping[str, str], for_functions: bool
     ) -> None:
         self.symbol = symbol
         self._features = list(features)
+        self._read_by = read_by
         self._for_functions = for_functions
-        with _frames.errors_named(symbol, f"context {symbol}"):
-            bars, further = _frames.single_instrument(frame, symbol)
-            self._table, warnings = self._read(bars, further, read_by)
-            if self._table.base_ns >= _DAY_NS and "day-zone" in read_by:
-                read_by = {**read_by, "zone": read_by["day-zone"]}
-                self._table, warnings = self._read(bars, further, read_by)
-            self._beside_shorter = self._table
-            # Without timeframes no day or week opens before its time.
-            if self._table.base_ns >= _DAY_NS and "timeframes" in read_by:
-                beside_shorter = {name: value for name, value in read_by.items() if name != "timeframes"}
-                self._beside_shorter, _ = self._read(bars, further, beside_shorter)
-        for warning in warnings:
-            log_note(f"warning: context {symbol}: {warning}")
+        self._timing: Timing | None = None
+        self._table: ContextTable | None = None
+        with self._errors_named():
+            self._bars, self._further = _frames.single_instrument(frame, symbol)
 
-    def _read(
-        self, bars: _frames.Bars, further: Sequence[str], read_by: Mapping[str, str]
-    ) -> tuple[ContextTable, list[str]]:
-        """The bars, and doubts about them. Columns that are not among `further` have a role."""
+    @property
+    def table(self) -> ContextTable:
+        """The bars, which `read` has read."""
+        assert self._table is not None
+        return self._table
+
+    def is_read(self) -> bool:
+        """True once there is a table."""
+        return self._table is not None
+
+    def read(self, timing: Timing) -> None:
+        """Reads the bars as those of its file would be: by the options of `ingest`, and by a timing."""
+        if timing == self._timing:
+            return
+        with self._errors_named():
+            self._table, warnings = self._read(timing)
+        self._timing = timing
+        for warning in warnings:
+            log_note(f"warning: context {self.symbol}: {warning}")
+
+    def _errors_named(self) -> contextlib.AbstractContextManager[None]:
+        return _frames.errors_named(self.symbol, f"context {self.symbol}")
+
+    def _read(self, timing: Timing) -> tuple[ContextTable, list[str]]:
+        """The bars, and doubts about them. Columns that are not among the further ones have a role."""
+        bars, further = self._bars, self._further
         named = _megabatch.feature_columns(self._features)
         own = [name for name in further if _features.is_plain(name) and (self._for_functions or name in named)]
         columns = {name: values for name, values in bars.columns.items() if name not in further or name in own}
-        zone = None if bars.is_utc else read_by.get("zone")
+        zone = None if bars.is_utc else self._read_by.get("zone")
         written = dataclasses.replace(bars, columns=columns, zone=zone)
-        options = [(name, value) for name, value in read_by.items() if name not in ("zone", "day-zone")]
+        options = [(name, value) for name, value in self._read_by.items() if name != "zone"]
         options.append(("symbol", self.symbol))
         for option, names in (("features", self._features), ("function-columns", [f"column:{name}:last" for name in own])):
             if names:
@@ -61,7 +79,7 @@ class Context:
             path = os.path.join(folder, "bars.csv")
             _megabatch.write_bars(path, written.native())
             try:
-                time_ns, base_ns, found, warnings = _megabatch.read_context(path, options)
+                time_ns, base_ns, found, warnings = _megabatch.read_context(path, options, timing)
             except DataError as error:
                 written.with_row(error, path)
                 if error.fields.get("file") == path:
@@ -74,16 +92,10 @@ class Context:
 
     def fingerprint(self) -> str:
         """A hash of the bars."""
-        found = hashlib.sha256(self._table.time_ns.tobytes())
-        if not np.array_equal(self._beside_shorter.time_ns, self._table.time_ns):
-            found.update(self._beside_shorter.time_ns.tobytes())
-        for name, values in sorted(self._table.columns.items()):
+        found = hashlib.sha256(self.table.time_ns.tobytes())
+        for name, values in sorted(self.table.columns.items()):
             found.update(name.encode() + values.tobytes())
         return found.hexdigest()[:32]
-
-    def beside(self, base_ns: int) -> ContextTable:
-        """The bars beside base bars of a length. Days and weeks that are longer open no earlier than their time."""
-        return self._table if base_ns >= self._table.base_ns else self._beside_shorter
 
 
 @dataclasses.dataclass(frozen=True)

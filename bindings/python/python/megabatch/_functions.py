@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _arguments, _features, _frames
-from ._context import Context, ContextBars, ContextTable, Wait
+from ._context import Context, ContextBars, ContextTable, Timing, Wait
 from ._display import log_note
 from .errors import ConfigError, DataError
 
@@ -54,31 +54,41 @@ class Functions:
 
     def native(self) -> dict[str, Any]:
         """As the native part takes them."""
-        fingerprints = [(name, _fingerprint(own)) for name, own in self._features.items()]
-        if self._target is not None:
-            fingerprints.append((f"target {_name(self._target)}", _fingerprint(self._target)))
-        fingerprints += [(f"context {own.symbol}", own.fingerprint()) for own in self._context]
         return {
             "call": self,
             "frames": self._library,
             "has_target": self._target is not None,
             # The first call, with the history, tells where the bars of other instruments begin.
             "needs_all_bars": bool(self._features) or self._whole is None,
-            "fingerprints": fingerprints,
+            "fingerprints": self._fingerprints(),
         }
 
+    def read_context(self, beside: str, day_zone: str | None) -> list[tuple[str, str]]:
+        """Reads the other instruments beside bars of a timeframe, with their dates on a clock, and gives the fingerprints
+        of all functions and instruments."""
+        timing: Timing = (beside, day_zone)
+        for own in self._context:
+            own.read(timing)
+        return self._fingerprints()
+
+    def _fingerprints(self) -> list[tuple[str, str]]:
+        """Those of functions, and of the other instruments that were read."""
+        found = [(name, _fingerprint(own)) for name, own in self._features.items()]
+        if self._target is not None:
+            found.append((f"target {_name(self._target)}", _fingerprint(self._target)))
+        return found + [(f"context {own.symbol}", own.fingerprint()) for own in self._context if own.is_read()]
+
     def features(
-        self, instrument: str, timeframe: str, duration_ns: int, base_ns: int, bins: str, bars: Mapping[str, bytes]
+        self, instrument: str, timeframe: str, duration_ns: int, bins: str, bars: Mapping[str, bytes]
     ) -> list[_Column]:
         """The columns of all features for bars of one timeframe, as the native part takes them."""
-        call = _Call(self._library, instrument, timeframe, duration_ns, base_ns, bins, bars)
+        call = _Call(self._library, instrument, timeframe, duration_ns, bins, bars)
         found = [own for name, function in self._features.items() for own in call.columns(function, name)[0]]
-        return [*found, *(column for own in self._context for column in self._context_columns(own.beside(call.base_ns), call))]
+        return [*found, *(column for own in self._context for column in self._context_columns(own.table, call))]
 
-    def context_reach(self, base_ns: int, timeframe: str, bins: str) -> list[tuple[bytes, bytes]]:
-        """When the bars of each other instrument close, and when the earliest bar opens that the features of each read,
-        beside base bars of a length."""
-        return [own.beside(base_ns).reach(timeframe, bins) for own in self._context]
+    def context_reach(self, timeframe: str, bins: str) -> list[tuple[bytes, bytes]]:
+        """When the bars of each other instrument close, and when the earliest bar opens that the features of each read."""
+        return [own.table.reach(timeframe, bins) for own in self._context]
 
     def _context_columns(self, context: ContextTable, call: _Call) -> list[_Column]:
         """The features of another instrument at each bar of a call. Its bars begin and end with those of the call, so
@@ -121,7 +131,7 @@ class Functions:
         """The closed bars of another instrument from the first bar of a call to `until_ns`, and their features."""
         bars = context.bars(int(call.open_ns[0]), until_ns, call.timeframe, call.bins)
         columns = dict(bars.features)
-        own = _Call(self._library, context.symbol, call.timeframe, bars.duration_ns, context.base_ns, call.bins, bars.given)
+        own = _Call(self._library, context.symbol, call.timeframe, bars.duration_ns, call.bins, bars.given)
         for name, function in self._features.items():
             for _, column, values, _ in own.columns(function, name)[0]:
                 if column in columns:
@@ -135,11 +145,11 @@ class Functions:
         return bars, columns
 
     def targets(
-        self, instrument: str, timeframe: str, duration_ns: int, base_ns: int, bins: str, bars: Mapping[str, bytes]
+        self, instrument: str, timeframe: str, duration_ns: int, bins: str, bars: Mapping[str, bytes]
     ) -> tuple[list[_Column], _Column | None]:
         """The targets of base bars and the ends of their labels, as the native part takes them."""
         assert self._target is not None
-        call = _Call(self._library, instrument, timeframe, duration_ns, base_ns, bins, bars)
+        call = _Call(self._library, instrument, timeframe, duration_ns, bins, bars)
         return call.columns(self._target, _name(self._target), ends=True)
 
 
@@ -152,13 +162,12 @@ class _Call:
         instrument: str,
         timeframe: str,
         duration_ns: int,
-        base_ns: int,
         bins: str,
         bars: Mapping[str, bytes],
     ) -> None:
         self._library = library
         self.instrument, self.timeframe = instrument, timeframe
-        self.duration_ns, self.base_ns, self.bins = duration_ns, base_ns, bins
+        self.duration_ns, self.bins = duration_ns, bins
         self._given = {name: np.frombuffer(values, np.float64) for name, values in bars.items() if name not in _TIMES}
         self._times = {name: np.frombuffer(bars[name], np.int64) for name in _TIMES}
         self.open_ns, self.close_ns = self._times["time"], self._times["close_time"]

@@ -391,10 +391,11 @@ def feature_names() -> list[str]:
     Names that stand for features by themselves.
     """
 
-def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str], list[tuple[str, str]]]:
+def function_inputs(path: str | PathLike[str]) -> tuple[list[str], str | None, list[str], list[tuple[str, str]], tuple[str, str | None]]:
     """
     Columns of the bars of a series file that only functions see, the library of their frames, the
-    features that are of no function, and the options by which rows are read.
+    features that are of no function, the options by which rows are read, and the timing of other
+    instruments: the timeframe beside which they stand, and the clock of their dates.
     """
 
 def import_weights(weights: str | PathLike[str], job: Mapping[str, Any], out: str | PathLike[str]) -> tuple[str, dict[str, Any]]:
@@ -453,9 +454,10 @@ def program(words: SupportsGetItem[int, str]) -> int:
     word names the program.
     """
 
-def read_context(path: str | PathLike[str], options: SupportsGetItem[int, tuple[str, str]]) -> tuple[bytes, int, list[tuple[str, bytes]], list[str]]:
+def read_context(path: str | PathLike[str], options: SupportsGetItem[int, tuple[str, str]], timing: tuple[str, str | None]) -> tuple[bytes, int, list[tuple[str, bytes]], list[str]]:
     """
-    Bars of an instrument in a file, read as those of a context are by options of `ingest`.
+    Bars of an instrument in a file, read as those of a context are by options of `ingest`, and by a
+    timing: the timeframe beside which they stand, and the clock of their dates.
     """
 
 def replay_memory(trace: str | PathLike[str], capacity: str, policies: str, max_split_size: str | None) -> tuple[str, dict[str, Any]]:

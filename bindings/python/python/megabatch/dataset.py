@@ -670,8 +670,7 @@ def ingest(
     names, passed = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:
-        stated_by = {**named, "timeframes": timeframes}
-        read_by = dict(_options({name: stated_by[name] for name in _READING if name in stated_by}))
+        read_by = dict(_options({name: named[name] for name in _READING if name in named}))
         others_bars = [Context(name, frame, names or [], read_by, bool(called)) for name, frame in others_frames.items()]
         functions = _functions.Functions(called, label, sources.library, others_bars).native()
     if isinstance(target, _features.TripleBarrier):
@@ -757,7 +756,7 @@ def _functions_again(
     _, frames = _context(context)
     if not called and target is None and not frames:
         return None
-    _, library, names, read_by = _megabatch.function_inputs(path)
+    _, library, names, read_by, _ = _megabatch.function_inputs(path)
     others = [Context(name, frame, names, dict(read_by), bool(called)) for name, frame in frames.items()]
     return _functions.Functions(called, target, library, others, doubts_end=doubts_end).native()
 
@@ -804,7 +803,7 @@ _KEPT = {"columns": "columns", "out": "file"}
 """What arguments of `ingest` decide that `append` has not."""
 _REPEATED = ("ask", "bid", "context")
 """Options that are given once for each value."""
-_READING = ("zone", "time", "prices", "on-error", "repeats", "timeframes")
+_READING = ("zone", "time", "prices", "on-error", "repeats")
 """Options by which rows are read, those of other instruments too. `READING` of crates/run/src/ingest/recipe/words.rs."""
 
 

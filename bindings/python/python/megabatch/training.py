@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _arguments, _frames, _functions, _megabatch, _pushed_bar, _settings, _weights
-from ._context import Context
+from ._context import BY_OWN_TIME, Context
 from ._display import display, log
 from ._evaluation import Evaluation, StandardErrors
 from ._html import table
@@ -740,7 +740,7 @@ def _needs_volume(data: str | None) -> bool:
     """True if features of a series file are computed from the volume."""
     if data is not None:
         with contextlib.suppress(MegabatchError):
-            _, _, names, _ = _megabatch.function_inputs(data)
+            _, _, names, _, _ = _megabatch.function_inputs(data)
             return not {"log_volume", "relative_volume"}.isdisjoint(names)
     return False
 
@@ -758,12 +758,16 @@ def _functions_of(
     library = _frames.library(bars) if _frames.is_frame(bars) else None
     names: list[str] = []
     read_by: list[tuple[str, str]] = []
+    timing = BY_OWN_TIME
     if data is not None:
-        _, of_data, names, read_by = _megabatch.function_inputs(data)
+        _, of_data, names, read_by, timing = _megabatch.function_inputs(data)
         library = library or of_data
     if library not in _frames.LIBRARIES:
         library = None
     others = [Context(name, frame, names, dict(read_by), bool(called)) for name, frame in (context or {}).items()]
+    # The data tell the bars beside which they stand.
+    for own in others:
+        own.read(timing)
     return _functions.Functions(called, None, library, others, context_is_whole=True).native()
 
 

@@ -59,7 +59,7 @@ pub struct ReadSummary {
     /// Longest time by which a day opens before its own time. It may have trades until that long
     /// after its end.
     #[serde(default)]
-    pub(crate) early_ns: i64,
+    pub early_ns: i64,
 }
 
 /// Bars of a longer timeframe from files of their own, beside those that the shorter bars make.
@@ -179,6 +179,10 @@ pub struct FileSummary {
     /// The clock by which its timestamps were read; `None` where each brings its own offset.
     #[serde(with = "crate::exact::optional_text")]
     pub zone: Option<Zone>,
+    /// The offset that is farthest behind UTC of those that timestamps state; `None` where none is
+    /// behind it.
+    #[serde(default, with = "crate::exact::optional_text")]
+    pub offset: Option<Zone>,
     /// Reason for the clock, in words.
     pub zone_why: String,
     /// Rows in the file, without header and empty lines.

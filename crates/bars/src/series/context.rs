@@ -11,6 +11,24 @@ use crate::series::feature_chunks::FeatureChunks;
 use crate::series::spec::{SeriesSpec, Window};
 use crate::time::bin_clock::BinClock;
 use crate::time::timeframe::Timeframe;
+use crate::time::zone::Zone;
+
+/// Rule for the time from which bars of other instruments are known beside those of a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ContextTiming {
+    /// Timeframe of the bars beside which they stand. Days and weeks that are longer open no
+    /// earlier than their own time.
+    pub beside: Timeframe,
+    /// Clock of days and weeks that state none: it is behind UTC.
+    pub day_zone: Option<Zone>,
+}
+
+impl Default for ContextTiming {
+    /// No day or week opens before its own time.
+    fn default() -> Self {
+        ContextTiming { beside: Timeframe::M1, day_zone: None }
+    }
+}
 
 /// Closed bars of one timeframe, and their features.
 #[derive(Clone, Debug, PartialEq)]

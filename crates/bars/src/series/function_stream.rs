@@ -4,7 +4,6 @@ use crate::bars::{Bar, Bars};
 use crate::error::Result;
 use crate::series::functions::{BarFunctions, FunctionBars, FunctionCall, FunctionColumn};
 use crate::time::bin_clock::BinClock;
-use crate::time::timeframe::Timeframe;
 
 /// All closed bars of each timeframe of one instrument, and the functions that see them. They are
 /// called with all, as when a series is made: how many bars a value depends on is not known. Those
@@ -12,8 +11,6 @@ use crate::time::timeframe::Timeframe;
 pub struct FunctionStream<'a> {
     functions: &'a dyn BarFunctions,
     instrument: String,
-    /// Timeframe of the base bars.
-    base: Timeframe,
     /// Names of the further columns that functions see.
     columns: Vec<String>,
     clock: BinClock,
@@ -35,7 +32,6 @@ impl<'a> FunctionStream<'a> {
         FunctionStream {
             functions,
             instrument: bars.instrument().to_owned(),
-            base: bars.base(),
             columns: bars.columns().to_vec(),
             clock: bars.clock().clone(),
             own: bars.own_columns(),
@@ -69,7 +65,7 @@ impl<'a> FunctionStream<'a> {
         }
         bars.push(Bar { columns: seen, ..bar.clone() });
         let (columns, bins) = (&self.columns, &self.clock);
-        let call = FunctionCall { instrument: &self.instrument, base: self.base, bars, columns, bins };
+        let call = FunctionCall { instrument: &self.instrument, bars, columns, bins };
         let found = self.functions.columns(&call)?;
         call.require_same_columns(&found, &self.given)?;
         for (place, column) in found.iter().enumerate() {

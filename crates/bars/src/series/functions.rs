@@ -24,6 +24,7 @@ use crate::error::row_error::OnError;
 use crate::error::{Error, Result};
 use crate::series::binning::Binning;
 use crate::series::column_feature::{ColumnFeature, ColumnRule};
+use crate::series::context::ContextTiming;
 use crate::series::spec::{SeriesSpec, Window};
 use crate::spool::{SpoolWriter, SpooledBars};
 use crate::time::bin_clock::BinClock;
@@ -31,6 +32,15 @@ use crate::time::timeframe::Timeframe;
 
 /// Functions of a user's program, which compute features from bars.
 pub trait BarFunctions: Sync {
+    /// Reads the bars of other instruments by `timing`, or again if it is another one than before.
+    /// Their columns and fingerprints are asked for afterwards.
+    ///
+    /// # Errors
+    /// As [`BarFunctions::columns`].
+    fn read_context(&self, _timing: &ContextTiming) -> Result<()> {
+        Ok(())
+    }
+
     /// The columns of all functions for the bars of one timeframe of one instrument, always in the
     /// same order: one value a bar, NaN where there is none.
     ///
@@ -44,12 +54,12 @@ pub trait BarFunctions: Sync {
         true
     }
 
-    /// Reach of the other instruments that they look up, beside bars of `timeframe` made of those
-    /// of `base`. How far back functions look themselves nobody knows.
+    /// Reach of the other instruments that they look up, beside bars of `timeframe`. How far back
+    /// functions look themselves nobody knows.
     ///
     /// # Errors
     /// As [`BarFunctions::columns`].
-    fn context_reach(&self, _base: Timeframe, _timeframe: Timeframe, _bins: &BinClock) -> Result<Vec<ContextReach>> {
+    fn context_reach(&self, _timeframe: Timeframe, _bins: &BinClock) -> Result<Vec<ContextReach>> {
         Ok(Vec::new())
     }
 
@@ -74,8 +84,6 @@ pub trait BarFunctions: Sync {
 pub struct FunctionCall<'a> {
     /// The instrument.
     pub instrument: &'a str,
-    /// Timeframe of its base bars.
-    pub base: Timeframe,
     /// The bars, which have closed.
     pub bars: &'a Bars,
     /// Names of the further columns of the bars.
@@ -205,11 +213,6 @@ impl FunctionBars {
         &self.instrument
     }
 
-    /// Timeframe of the base bars.
-    pub(crate) fn base(&self) -> Timeframe {
-        self.base.timeframe
-    }
-
     /// Clock of the bins of the series.
     pub(crate) fn clock(&self) -> &BinClock {
         &self.clock
@@ -241,20 +244,13 @@ impl FunctionBars {
 
     /// The call of a function of targets with `bars`.
     pub(crate) fn base_call<'a>(&'a self, bars: &'a Bars) -> FunctionCall<'a> {
-        FunctionCall {
-            instrument: &self.instrument,
-            base: self.base.timeframe,
-            bars,
-            columns: &self.columns,
-            bins: &self.clock,
-        }
+        FunctionCall { instrument: &self.instrument, bars, columns: &self.columns, bins: &self.clock }
     }
 
     /// The call of functions for each timeframe, shortest first.
     pub(crate) fn calls(&self) -> impl ExactSizeIterator<Item = FunctionCall<'_>> {
         self.timeframes.iter().map(|bins| FunctionCall {
             instrument: &self.instrument,
-            base: self.base.timeframe,
             bars: &bins.bars,
             columns: &self.columns,
             bins: &self.clock,

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::{AmbiguousOffset, Offset, TimeZone};
 
 use crate::time::numbers::SECOND_NS;
-use crate::time::timestamp::{DAY_NS, HOUR_NS, parse_offset};
+use crate::time::timestamp::{DAY_NS, HOUR_NS, MINUTE_NS, parse_offset};
 use crate::unknown_name::UnknownName;
 
 /// The clock that a file's timestamps were read from.
@@ -51,9 +51,30 @@ impl Zone {
         }
     }
 
-    /// Time by which the zone's clock is behind UTC when it shows `wall_ns`; below 0 if ahead.
-    pub fn behind_utc_ns(&self, wall_ns: i64) -> i64 {
-        self.utc_ns(wall_ns) - wall_ns
+    /// The clock with a fixed offset of `east_ns` from UTC, in whole minutes; `None` for one of 26
+    /// hours or more.
+    pub(crate) fn at_offset(east_ns: i64) -> Option<Self> {
+        let offset = Offset::from_seconds(i32::try_from(east_ns / SECOND_NS).ok()?).ok()?;
+        let (sign, minutes) = (if east_ns < 0 { '-' } else { '+' }, east_ns.abs() / MINUTE_NS);
+        let name = format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60);
+        Some(Zone { name, rules: TimeZone::fixed(offset), ahead_ns: 0 })
+    }
+
+    /// The clock of which each day from `first_ns` to `last_ns` begins as late as on any of `zones`
+    /// and in UTC, in UTC. It is one of `zones`, or a fixed offset where none is the latest on all
+    /// days; `None` if it is UTC.
+    pub fn latest_midnights(zones: &[Zone], first_ns: i64, last_ns: i64) -> Option<Self> {
+        let days = first_ns.div_euclid(DAY_NS)..=last_ns.div_euclid(DAY_NS);
+        let latest_ns = |day: i64| zones.iter().map(|zone| zone.midnight_ns(day)).fold(0, i64::max);
+        let latest: Vec<i64> = days.clone().map(latest_ns).collect();
+        let most_ns = latest.iter().copied().max().filter(|&behind_ns| behind_ns > 0)?;
+        let is_latest = |zone: &&Zone| days.clone().zip(&latest).all(|(day, &latest)| zone.midnight_ns(day) == latest);
+        zones.iter().find(is_latest).cloned().or_else(|| Zone::at_offset(-most_ns))
+    }
+
+    /// Time from the midnight of a day in UTC to that of the zone, by days since 1970-01-01.
+    fn midnight_ns(&self, day: i64) -> i64 {
+        self.utc_ns(day * DAY_NS) - day * DAY_NS
     }
 
     /// True if the zone's clock is moved between two instants.
@@ -308,6 +329,34 @@ mod tests {
         assert!(new_york.is_moved_between(first, second) && !new_york.is_moved_between(unmoved, first));
         let broker: Zone = "new-york+7".parse().unwrap();
         assert_eq!(broker.wall_ns(0), 2 * HOUR_NS);
+    }
+
+    /// A tie of winter chose the clock whose midnights are an hour earlier in summer.
+    #[test]
+    fn the_latest_midnights_are_so_on_all_days() {
+        let zones = |names: &[&str]| -> Vec<Zone> { names.iter().map(|name| name.parse().unwrap()).collect() };
+        let at = |text: &str| parse_stamp(text.as_bytes(), DateStyle::Dashed).unwrap().ns();
+        let (first_ns, last_ns) = (at("2018-01-02 00:00"), at("2018-12-28 00:00"));
+        for (names, latest) in [
+            (&[][..], None),
+            (&["UTC"][..], None),
+            (&["+02:00", "Europe/London"][..], None),
+            (&["America/New_York"][..], Some("America/New_York")),
+            (&["America/New_York", "-05:00"][..], Some("-05:00")),
+            (&["-05:00", "America/New_York"][..], Some("-05:00")),
+            (&["UTC", "America/New_York", "Europe/London"][..], Some("America/New_York")),
+            // New York's clock is the earlier one in winter alone.
+            (&["America/New_York", "-04:30"][..], Some("-05:00")),
+        ] {
+            let found = Zone::latest_midnights(&zones(names), first_ns, last_ns);
+            assert_eq!(found.map(|zone| zone.to_string()).as_deref(), latest, "{names:?}");
+        }
+        // As a recipe keeps it.
+        for offset in ["-05:00", "-04:30", "+05:45"] {
+            let zone: Zone = offset.parse().unwrap();
+            assert_eq!(Zone::at_offset(-zone.utc_ns(0)), Some(zone), "{offset}");
+        }
+        assert_eq!(Zone::at_offset(30 * HOUR_NS), None);
     }
 
     /// Hours from any zone but New York's and London's were unknown.

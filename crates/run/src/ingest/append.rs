@@ -14,6 +14,7 @@ use megabatch_bars::{
 use serde_json::{Value, json};
 
 use super::context::CONTEXT;
+use super::context_timing::recorded_timing;
 use super::existing_series::ExistingSeries;
 use super::functions::{CONTEXT_BARS, FunctionUse, changed_context};
 use super::provenance::{CONTEXT_LIST, LISTS, fingerprint, listed};
@@ -155,6 +156,9 @@ fn append_in(
 /// Other instruments whose bars are others than when the series was made: their files have other
 /// bytes, or the host has other bars of them.
 fn other_context(kept: &ExistingSeries, host: &Host<'_>) -> Result<BTreeSet<String>> {
+    if let Some(functions) = host.functions {
+        functions.read_context(&recorded_timing(&kept.provenance["functions"]))?;
+    }
     let given = host.functions.map_or_else(Vec::new, BarFunctions::fingerprints);
     let mut changed = changed_context(&kept.provenance, &given.into_iter().collect());
     for ContextFile { symbol, path } in &kept.recipe.context {

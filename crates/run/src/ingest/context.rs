@@ -5,14 +5,13 @@ use std::path::PathBuf;
 
 use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, BinClock, ColumnFeature, ContextBars,
-    ContextReach, Feature, FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, Timeframe, Zone,
-    bars_after_context, context_bars, names_in_context, shared_features, trades_around_the_clock,
+    ContextReach, ContextTiming, Feature, FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind,
+    Timeframe, bars_after_context, context_bars, names_in_context, shared_features,
 };
-use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3;
 
-use super::provenance::{LISTS, listed};
-use super::recipe::{Calendar, ContextFile, FeatureList, PipSizes, Recipe, StreamedRecordings, Windows};
+use super::context_timing::timed_recipe;
+use super::recipe::{Calendar, ContextFile, FeatureList, PipSizes, Recipe, StreamedRecordings};
 use super::spool::SpoolFolder;
 use crate::error::{Context as _, Error, Result};
 use crate::host::Host;
@@ -34,21 +33,13 @@ struct ContextInstrument {
 }
 
 impl ContextInstruments {
-    /// Reads the files of `recipe`, by its rules for rows. They stand beside the bars `main`: days
-    /// and weeks that are longer open no earlier than their time. That is midnight in UTC, or on
-    /// the clock of `main` where it is later, unless a zone is stated.
+    /// Reads the files of `recipe`, by its rules for rows and by `timing`.
     ///
     /// # Errors
     /// Errors of reading, which name the instrument.
-    pub(super) fn read(
-        recipe: &Recipe,
-        main: &StreamedRecordings,
-        folder: &SpoolFolder,
-        host: &Host<'_>,
-    ) -> Result<Self> {
-        let timeframes = Windows(main.bars.iter().map(|bars| (bars.timeframe(), 1)).collect());
-        let reading = Recipe { timeframes, day_zone: clock_behind_utc(main), ..recipe.clone() };
+    pub(super) fn read(recipe: &Recipe, timing: &ContextTiming, folder: &SpoolFolder, host: &Host<'_>) -> Result<Self> {
         let read = |file: &ContextFile| {
+            let reading = timed_recipe(recipe, &file.symbol, timing);
             let instrument = ContextInstrument::read(&reading, file, folder, host);
             instrument.with_context(|| format!("{CONTEXT}{}", file.symbol))
         };
@@ -86,36 +77,6 @@ impl ContextInstruments {
     pub(super) fn bar_counts(&self) -> BTreeMap<String, usize> {
         self.0.iter().map(|own| (own.symbol.clone(), own.bars.len())).collect()
     }
-}
-
-/// The clock by which the files of the bars `main` were read, if it is behind UTC: of several the
-/// one that is farthest behind. Days tell none.
-fn clock_behind_utc(main: &StreamedRecordings) -> Option<Zone> {
-    let summaries = main.recordings.universe.recordings.iter().map(|recording| &recording.summary);
-    farthest_behind(summaries.filter(|summary| summary.base < Timeframe::D1).flat_map(|summary| {
-        let zones = summary.files.iter().filter_map(|file| file.zone.clone());
-        zones.map(move |zone| (zone, summary.last_close_time))
-    }))
-}
-
-/// The same, of the bars of which `provenance` is the account.
-pub(super) fn recorded_clock_behind_utc(provenance: &Value) -> Option<Zone> {
-    let base = |instrument: &Value| -> Option<Timeframe> { instrument["base"].as_str()?.parse().ok() };
-    let instruments = listed(provenance, LISTS[0]);
-    let shorter = instruments.filter(|instrument| base(instrument).is_some_and(|base| base < Timeframe::D1));
-    farthest_behind(shorter.flat_map(|instrument| {
-        let zone = |file: &Value| -> Option<Zone> { file["zone"].as_str()?.parse().ok() };
-        listed(instrument, "files")
-            .filter_map(zone)
-            .filter_map(move |zone| Some((zone, instrument["last_close_time_ns"].as_i64()?)))
-    }))
-}
-
-/// The zone that is farthest behind UTC when its clock shows the time beside it.
-fn farthest_behind(zones: impl Iterator<Item = (Zone, i64)>) -> Option<Zone> {
-    let behind = zones.map(|(zone, wall_ns)| (zone.behind_utc_ns(wall_ns), zone));
-    let farthest = behind.filter(|(behind_ns, _)| *behind_ns > 0).max_by_key(|(behind_ns, _)| *behind_ns);
-    farthest.map(|(_, zone)| zone)
 }
 
 impl ContextInstrument {
@@ -200,8 +161,7 @@ pub(super) fn in_memory(spooled: &SpooledBars) -> bars::Result<Bars> {
 }
 
 /// Reads the bars of `file`, with the columns among `features`, and behind them those of `seen`,
-/// which may be without a value. Days and weeks of pairs open no earlier than their own time, also
-/// beside bars of the same length: they may have trades until they end by it.
+/// which may be without a value.
 pub(super) fn read_bars(
     recipe: &Recipe,
     file: &ContextFile,
@@ -210,12 +170,7 @@ pub(super) fn read_bars(
     folder: &SpoolFolder,
     host: &Host<'_>,
 ) -> Result<StreamedRecordings> {
-    let timeframes = match trades_around_the_clock(&file.symbol) {
-        true => Windows(vec![(Timeframe::M1, 1)]),
-        false => recipe.timeframes.clone(),
-    };
     let reading = Recipe {
-        timeframes,
         bars: vec![file.path.clone()],
         bid: Vec::new(),
         ask: Vec::new(),
@@ -249,12 +204,7 @@ impl BarFunctions for ContextInstruments {
         Ok(columns.collect::<bars::Result<Vec<_>>>()?.concat())
     }
 
-    fn context_reach(
-        &self,
-        _base: Timeframe,
-        timeframe: Timeframe,
-        bins: &BinClock,
-    ) -> bars::Result<Vec<ContextReach>> {
+    fn context_reach(&self, timeframe: Timeframe, bins: &BinClock) -> bars::Result<Vec<ContextReach>> {
         let whole = |own: &ContextInstrument| context_bars(&own.bars, &own.features, timeframe, bins, i64::MAX);
         self.0.iter().map(|own| Ok(whole(own)?.reach())).collect()
     }

@@ -1,9 +1,10 @@
 //! Bars of another instrument for programs that hold them in memory.
 
-use megabatch_bars::{Bars, ColumnFeature, Feature, shared_features};
+use megabatch_bars::{Bars, ColumnFeature, ContextTiming, Feature, shared_features};
 
 use super::Recipe;
 use super::context::{in_memory, read_bars};
+use super::context_timing::timed_recipe;
 use super::recipe::ContextFile;
 use super::series::in_folder;
 use super::spool::SpoolFolder;
@@ -22,16 +23,17 @@ pub struct ContextTable {
 }
 
 impl ContextTable {
-    /// Reads the one file of `recipe` by its rules for rows, with its columns for functions. Those
-    /// among its features must have a value, and the others may be without one. Parsed bars are in
-    /// a folder beside the file meanwhile.
+    /// Reads the one file of `recipe` by its rules for rows and by `timing`, with its columns for
+    /// functions. Those among its features must have a value, and the others may be without one.
+    /// Parsed bars are in a folder beside the file meanwhile.
     ///
     /// # Errors
     /// Errors of reading.
-    pub fn read(recipe: &Recipe, host: &Host<'_>) -> Result<Self> {
+    pub fn read(recipe: &Recipe, timing: &ContextTiming, host: &Host<'_>) -> Result<Self> {
         let symbol = recipe.symbol.clone().unwrap_or_default();
+        let reading = timed_recipe(recipe, &symbol, timing);
         let file = ContextFile { symbol, path: recipe.bars[0].clone() };
-        in_folder(&file.path, host, |folder| ContextTable::read_in(recipe, &file, folder, host))
+        in_folder(&file.path, host, |folder| ContextTable::read_in(&reading, &file, folder, host))
     }
 
     fn read_in(recipe: &Recipe, file: &ContextFile, folder: &SpoolFolder, host: &Host<'_>) -> Result<Self> {

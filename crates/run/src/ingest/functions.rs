@@ -10,14 +10,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use megabatch_bars::{
-    AGE_IN_CONTEXT, BarFunctions, BarSource as _, ColumnTargets, ContextReach, Error as BarsError, Excluded, Feature,
-    FunctionAnswers, FunctionBars, FunctionColumn, FunctionFault, FunctionProof, OnError, SeriesSpec, SpooledBars,
-    TargetKind, TargetOrigin, Timeframe, WithFunctions, prove_functions,
+    AGE_IN_CONTEXT, BarFunctions, BarSource as _, ColumnTargets, ContextReach, ContextTiming, Error as BarsError,
+    Excluded, Feature, FunctionAnswers, FunctionBars, FunctionColumn, FunctionFault, FunctionProof, OnError,
+    SeriesSpec, SpooledBars, TargetKind, TargetOrigin, Timeframe, WithFunctions, prove_functions,
 };
 use serde_json::{Value, json};
 
 use super::Recipe;
-use super::context::{CONTEXT, ContextInstruments, recorded_clock_behind_utc};
+use super::context::{CONTEXT, ContextInstruments};
+use super::context_timing::{CONTEXT_TIMING, context_timing, recorded_timing, timing_json};
 use super::recipe::{ContextFile, StreamedRecordings};
 use super::spool::SpoolFolder;
 use super::work::Pass;
@@ -44,6 +45,8 @@ pub(crate) struct FunctionAccount {
     frames: String,
     /// Fingerprints of the functions' sources, by name.
     fingerprints: BTreeMap<String, String>,
+    /// Timing of other instruments.
+    timing: ContextTiming,
     /// Bars of other instruments that are in files, by symbol.
     context_bars: BTreeMap<String, usize>,
     /// Bars of the warm-up, by symbol.
@@ -65,10 +68,10 @@ pub struct FunctionInputs {
     pub frames: Option<String>,
     /// The other features, which other instruments have too.
     pub features: Vec<String>,
-    /// Options by which rows are read, by name: those of other instruments are read so too. With
-    /// them is `day-zone`, the clock of days and weeks without one, if it is behind UTC and the
-    /// other instruments came in files.
+    /// Options by which rows are read, by name: those of other instruments are read so too.
     pub reading: Vec<(String, String)>,
+    /// Timing of the other instruments.
+    pub timing: ContextTiming,
 }
 
 impl FunctionInputs {
@@ -78,14 +81,12 @@ impl FunctionInputs {
     /// A data error for a file that `ingest` did not write.
     pub fn read(path: &Path) -> Result<Self> {
         let (provenance, recipe) = Recipe::as_written(path)?;
-        let is_told = recipe.zone.is_none() && !recipe.context.is_empty();
-        let day_zone = recorded_clock_behind_utc(&provenance).filter(|_| is_told);
-        let day_zone = day_zone.map(|zone| (DAY_ZONE.to_owned(), zone.to_string()));
         Ok(FunctionInputs {
             columns: recipe.function_columns.iter().map(|column| column.written().to_owned()).collect(),
             frames: provenance["functions"]["frames"].as_str().map(str::to_owned),
             features: recipe.without_functions().features.0.iter().map(|own| own.name().to_owned()).collect(),
-            reading: recipe.reading_options().into_iter().chain(day_zone).collect(),
+            reading: recipe.reading_options(),
+            timing: recorded_timing(&provenance["functions"]),
         })
     }
 }
@@ -161,10 +162,14 @@ impl Recipe {
             _ => self.read_streamed(folder, host)?,
         };
         let recipe = self.with_known_bins(&recordings.recordings.universe.recordings)?;
+        let timing = context_timing(&recordings.recordings.universe.recordings);
         let context = match self.context.is_empty() {
             true => None,
-            false => Some(ContextInstruments::read(&recipe, &recordings, folder, host)?),
+            false => Some(ContextInstruments::read(&recipe, &timing, folder, host)?),
         };
+        if let Some(functions) = host.functions {
+            functions.read_context(&timing)?;
+        }
         if let Some(context) = &context {
             // Later their files may have more rows.
             recordings.fingerprints.extend(context.file_fingerprints());
@@ -199,6 +204,7 @@ impl Recipe {
             account: FunctionAccount {
                 frames: functions.frames().to_owned(),
                 fingerprints: functions.fingerprints().into_iter().collect(),
+                timing,
                 context_bars: context.as_ref().map_or_else(BTreeMap::new, ContextInstruments::bar_counts),
                 ..FunctionAccount::default()
             },
@@ -314,8 +320,6 @@ pub(crate) fn missing_context(provenance: &Value, functions: Option<&dyn BarFunc
 /// Name of the numbers of bars of other instruments in the account of functions. Files of earlier
 /// versions have none, nor has context in frames.
 pub(super) const CONTEXT_BARS: &str = "context_bars";
-/// Name of the clock of days among the ways in which rows of other instruments are read.
-const DAY_ZONE: &str = "day-zone";
 /// Instruments that a report names one by one.
 const NAMED_MAX: usize = 8;
 /// Name of the column of the ends of labels.
@@ -414,19 +418,16 @@ impl Adding<'_> {
             return Err(first.reason.into());
         }
         recordings.exclude(excluded);
-        let reach = self.context_reach(&kept)?;
+        let reach = self.context_reach()?;
         let bars = kept.into_iter().map(|bars| bars.with_context_reach(Arc::clone(&reach))).collect();
         Ok(StreamedRecordings { recordings, bars, fingerprints })
     }
 
-    /// Reach of other instruments beside `bars`, by timeframe.
-    fn context_reach(&self, bars: &[SpooledBars]) -> Result<Arc<BTreeMap<Timeframe, Vec<ContextReach>>>> {
+    /// Reach of other instruments, by timeframe.
+    fn context_reach(&self) -> Result<Arc<BTreeMap<Timeframe, Vec<ContextReach>>>> {
         let (spec, mut reach) = (self.recipe.spec(), BTreeMap::new());
-        if let Some(first) = bars.first() {
-            for window in &spec.windows {
-                let found = self.functions.context_reach(first.timeframe(), window.timeframe, &spec.bins)?;
-                reach.insert(window.timeframe, found);
-            }
+        for window in &spec.windows {
+            reach.insert(window.timeframe, self.functions.context_reach(window.timeframe, &spec.bins)?);
         }
         Ok(Arc::new(reach))
     }
@@ -514,6 +515,9 @@ impl FunctionAccount {
     pub(crate) fn provenance(&self) -> Value {
         let mut json =
             json!({ "frames": self.frames, "fingerprints": self.fingerprints, "warm_up_bars": self.warm_up });
+        if self.fingerprints.keys().any(|name| name.starts_with(CONTEXT)) {
+            json[CONTEXT_TIMING] = timing_json(&self.timing);
+        }
         if !self.context_bars.is_empty() {
             json[CONTEXT_BARS] = json!(self.context_bars);
         }

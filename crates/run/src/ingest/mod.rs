@@ -4,6 +4,7 @@ mod append;
 mod bar_columns;
 mod context;
 mod context_table;
+mod context_timing;
 pub(crate) mod disk;
 mod existing_series;
 mod folder_files;
@@ -30,9 +31,9 @@ pub use functions::FunctionInputs;
 pub(crate) use functions::{FunctionUse, ReadBars, age_column, changed_functions, missing_context};
 pub use megabatch_bars::Error as BarsError;
 pub use megabatch_bars::{
-    BarFunctions, Bars, BinClock, ColumnFeature, ContextBars, ContextReach, DateOrder, Feature, FormatName,
-    FunctionCall, FunctionColumn, FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats, Scaling,
-    StampedAt, SymbolPattern, TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars, is_iso_time,
+    BarFunctions, Bars, BinClock, ColumnFeature, ContextBars, ContextReach, ContextTiming, DateOrder, Feature,
+    FormatName, FunctionCall, FunctionColumn, FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats,
+    Scaling, StampedAt, SymbolPattern, TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars, is_iso_time,
     likely_symbol, names_in_context, shared_features,
 };
 pub use recipe::{

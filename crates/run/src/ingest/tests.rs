@@ -611,9 +611,9 @@ fn dates_of_a_context_are_those_of_the_clock_that_the_bars_were_found_to_have() 
             let out = folder.path().join("series.h5");
             let report = ingest(&recipe, &out, &Host::silent()).unwrap();
             let clock = report.json["source"]["instruments"][0]["files"][0]["zone"].clone();
-            let reading = FunctionInputs::read(&out).unwrap().reading;
-            let day_zone = reading.iter().find(|(name, _)| name == "day-zone").map(|(_, zone)| zone.as_str());
-            assert_eq!(day_zone, if zone.is_none() { clock.as_str() } else { None });
+            // Frames that are followed with are read by it.
+            let ContextTiming { beside, day_zone } = FunctionInputs::read(&out).unwrap().timing;
+            assert_eq!((beside, day_zone.map(|zone| zone.to_string()).as_deref()), (Timeframe::H1, clock.as_str()));
             let proof = crate::leak::Options { samples: 2, ..crate::leak::Options::default() };
             crate::leak::prove(&out, &proof, &Host::silent()).unwrap();
             let series = SeriesFile::open(&out, &Device::cpu().scope("test")).unwrap().read().unwrap();

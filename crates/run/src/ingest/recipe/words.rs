@@ -9,9 +9,8 @@ use super::{Bins, Calendar, Recipe, column_name, symbol_name};
 /// Words of a choice, each with its value.
 type Words<T, const N: usize> = [(&'static str, T); N];
 
-/// Options by which rows are read. Days and weeks that are longer than the shortest timeframe open
-/// no earlier than their time; without timeframes none does.
-const READING: [&str; 6] = ["zone", "time", "prices", "on-error", "repeats", "timeframes"];
+/// Options by which rows are read.
+const READING: [&str; 5] = ["zone", "time", "prices", "on-error", "repeats"];
 
 /// Name of the words with a symbol, and a file of which its rows are read. No user states them.
 const ROWS: &str = "rows";
