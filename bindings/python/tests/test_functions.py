@@ -677,6 +677,39 @@ except KeyboardInterrupt:
                 self.assertTrue(name == "D1" or ages.max() < most, f"{name} {type(context)} {ages.max()}")
                 mb.leak(ds, samples=4, context={"SPY": context})
 
+    def test_dates_of_a_context_are_those_of_the_clock_that_files_were_found_to_have(self) -> None:
+        # Weeks from Sunday at 17:00 in New York on, as HistData has them.
+        begin = pandas.Timestamp("2017-12-31 17:00")
+        hours = [begin + pandas.Timedelta(hours=168 * week + hour) for week in range(30) for hour in range(120)]
+        own, options = self.shares(len(hours))
+        options.update({"timeframes": {"H1": 2}, "symbol": "EURUSD"})
+        own = own.round(2).assign(Volume=0).set_axis(pandas.DatetimeIndex(hours))
+        path, first, last = (self.folder / name for name in ("EURUSD.csv", "EURUSD_first.csv", "EURUSD_last.csv"))
+        for rows, name in ((own, path), (own[:2400], first), (own[2400:], last)):
+            rows.to_csv(name, sep=";", header=False, date_format="%Y%m%d %H%M%S")
+        days, _ = self.shares(150)
+        for spacing, count, short in (("B", 150, 100), ("W-MON", 30, 20)):
+            dates = pandas.date_range("2018-01-01", periods=count, freq=spacing, name="Date")
+            longer = days[:count].set_axis(dates)
+            in_file = self.folder / "GBPUSD.csv"
+            longer.to_csv(in_file)
+            by_file = mb.ingest(path, context={"GBPUSD": in_file}, **options)
+            assert by_file.report is not None
+            self.assertEqual(by_file.report.facts["source"]["instruments"][0]["files"][0]["zone"], "America/New_York")
+            context = {"GBPUSD": longer}
+            # They were taken for days of UTC, and seen four or five hours before they had ended.
+            for zone in (None, "America/New_York"):
+                ds = mb.ingest(path, context=context, zone=zone, out=self.folder / "own.h5", **options)
+                self.assertEqual(ds.fingerprint(), by_file.fingerprint(), f"{short} {zone}")
+                mb.leak(ds, samples=2, context=context)
+                # What is followed sees the values that the data have, or is refused.
+                run = mb.train(ds, MODEL, out=self.folder / f"run-{short}-{zone is None}", max_steps=2)
+                run.follow(context=context)
+            ds = mb.ingest(first, context={"GBPUSD": longer[:short]}, out=self.folder / "own.h5", **options)
+            ds = ds.append(last, context=context)
+            self.assertEqual(len(ds), len(by_file))
+            np.testing.assert_array_equal(ds[: len(ds)]["H1"], by_file[: len(ds)]["H1"])
+
     def test_a_day_of_a_currency_is_seen_once_it_has_ended(self) -> None:
         own, options = self.shares()
         days = own[["Open", "High", "Low", "Close"]].tz_localize("America/New_York")
