@@ -68,7 +68,7 @@ pub(super) fn timing_json(timing: &ContextTiming) -> Value {
 /// The timing in the account of functions of a series. One without a timing has no context.
 pub(super) fn recorded_timing(functions: &Value) -> ContextTiming {
     let recorded = &functions[CONTEXT_TIMING];
-    let beside = recorded["beside"].as_str().and_then(|name| name.parse().ok());
-    let day_zone = recorded["day_zone"].as_str().and_then(|name| name.parse().ok());
+    let beside: Option<Timeframe> = recorded["beside"].as_str().and_then(|name| name.parse().ok());
+    let day_zone: Option<Zone> = recorded["day_zone"].as_str().and_then(|name| name.parse().ok());
     beside.map_or_else(ContextTiming::default, |beside| ContextTiming { beside, day_zone })
 }

@@ -60,7 +60,7 @@ pub(crate) struct FunctionAccount {
 }
 
 /// Inputs of the functions of a series file, as it tells them.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FunctionInputs {
     /// Columns of the bars that only functions see, as `column:NAME:RULE`.
     pub columns: Vec<String>,
