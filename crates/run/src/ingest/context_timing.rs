@@ -72,3 +72,19 @@ pub(super) fn recorded_timing(functions: &Value) -> ContextTiming {
     let day_zone: Option<Zone> = recorded["day_zone"].as_str().and_then(|name| name.parse().ok());
     beside.map_or_else(ContextTiming::default, |beside| ContextTiming { beside, day_zone })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timing_comes_back_from_the_account_of_functions() {
+        let days = ContextTiming { beside: Timeframe::D1, day_zone: None };
+        let hours = ContextTiming { beside: Timeframe::H1, day_zone: Some("-05:00".parse().unwrap()) };
+        for timing in [ContextTiming::default(), days, hours] {
+            let functions = json!({ CONTEXT_TIMING: timing_json(&timing) });
+            assert_eq!(recorded_timing(&functions), timing);
+        }
+        assert_eq!(recorded_timing(&json!({ "frames": "files" })), ContextTiming::default());
+    }
+}
