@@ -75,10 +75,11 @@ class Functions:
         found = [own for name, function in self._features.items() for own in call.columns(function, name)[0]]
         return [*found, *(column for own in self._context for column in self._context_columns(own.beside(call.base_ns), call))]
 
-    def context_reach(self, base_ns: int, timeframe: str, bins: str) -> list[tuple[bytes, bytes]]:
-        """When the bars of each other instrument close, and when the earliest bar opens that the features of each read,
-        beside base bars of a length."""
-        return [own.beside(base_ns).reach(timeframe, bins) for own in self._context]
+    def context_times(self, base_ns: int) -> list[tuple[str, bytes, int, list[str]]]:
+        """The other instruments beside base bars of a length, as the native part takes them: symbol, when bars open, the
+        length of one, and features."""
+        tables = [own.beside(base_ns) for own in self._context]
+        return [(own.symbol, own.time_ns.tobytes(), own.base_ns, list(own.features)) for own in tables]
 
     def _context_columns(self, context: ContextTable, call: _Call) -> list[_Column]:
         """The features of another instrument at each bar of a call. Its bars begin and end with those of the call, so

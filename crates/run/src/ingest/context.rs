@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, BinClock, ColumnFeature, ContextBars,
     ContextReach, Feature, FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind, Timeframe, Zone,
-    bars_after_context, context_bars, names_in_context, shared_features, trades_around_the_clock,
+    bars_after_context, context_bars, context_reach, names_in_context, shared_features, trades_around_the_clock,
 };
 use serde_json::Value;
 use xxhash_rust::xxh3::Xxh3;
@@ -255,8 +255,10 @@ impl BarFunctions for ContextInstruments {
         timeframe: Timeframe,
         bins: &BinClock,
     ) -> bars::Result<Vec<ContextReach>> {
-        let whole = |own: &ContextInstrument| context_bars(&own.bars, &own.features, timeframe, bins, i64::MAX);
-        self.0.iter().map(|own| Ok(whole(own)?.reach())).collect()
+        let reach = |ContextInstrument { symbol, bars, features, .. }: &ContextInstrument| {
+            context_reach(symbol, bars.timeframe, &bars.open_time, features, timeframe, bins)
+        };
+        self.0.iter().map(reach).collect()
     }
 
     fn has_targets(&self) -> bool {

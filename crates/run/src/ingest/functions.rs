@@ -21,6 +21,7 @@ use super::context::{CONTEXT, ContextInstruments, recorded_clock_behind_utc};
 use super::recipe::{ContextFile, StreamedRecordings};
 use super::spool::SpoolFolder;
 use super::work::Pass;
+use crate::adapters::context_account::ContextAccount;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::text::plural;
@@ -46,6 +47,8 @@ pub(crate) struct FunctionAccount {
     fingerprints: BTreeMap<String, String>,
     /// Bars of other instruments that are in files, by symbol.
     context_bars: BTreeMap<String, usize>,
+    /// Reach of other instruments.
+    context_reach: ContextAccount,
     /// Bars of the warm-up, by symbol.
     warm_up: BTreeMap<String, usize>,
     /// Bars of the warm-up of each function, by symbol.
@@ -420,11 +423,12 @@ impl Adding<'_> {
     }
 
     /// Reach of other instruments beside `bars`, by timeframe.
-    fn context_reach(&self, bars: &[SpooledBars]) -> Result<Arc<BTreeMap<Timeframe, Vec<ContextReach>>>> {
+    fn context_reach(&mut self, bars: &[SpooledBars]) -> Result<Arc<BTreeMap<Timeframe, Vec<ContextReach>>>> {
         let (spec, mut reach) = (self.recipe.spec(), BTreeMap::new());
         if let Some(first) = bars.first() {
             for window in &spec.windows {
                 let found = self.functions.context_reach(first.timeframe(), window.timeframe, &spec.bins)?;
+                found.iter().for_each(|own| self.account.context_reach.add(own));
                 reach.insert(window.timeframe, found);
             }
         }
@@ -516,6 +520,9 @@ impl FunctionAccount {
             json!({ "frames": self.frames, "fingerprints": self.fingerprints, "warm_up_bars": self.warm_up });
         if !self.context_bars.is_empty() {
             json[CONTEXT_BARS] = json!(self.context_bars);
+        }
+        if !self.context_reach.is_empty() {
+            json[ContextAccount::NAME] = json!(self.context_reach);
         }
         json
     }
