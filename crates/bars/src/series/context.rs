@@ -233,7 +233,7 @@ mod tests {
             let alone = format!("{:?}", seen(&minutes(until, &[4]), until));
             assert_eq!((found.bars.len(), format!("{found:?}")), (bins, alone), "{until}");
         }
-        let ContextBars { bars, features, .. } = seen(&minutes(12, &[4]), 12);
+        let ContextBars { bars, features } = seen(&minutes(12, &[4]), 12);
         assert_eq!((&bars.close[..], &bars.columns[1][..]), (&[103.0, 109.0][..], &[-103.0, -109.0][..]));
         assert_eq!(features[0][1], 35.0);
         assert!(features.iter().all(|values| values[0].is_nan()));

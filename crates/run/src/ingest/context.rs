@@ -164,7 +164,7 @@ impl ContextInstrument {
         let context = context_bars(&part, &self.features, own.timeframe, call.bins, until_ns)?;
         let close_times: Vec<i64> = (0..own.len()).map(|bar| own.close_time(bar)).collect();
         let places = context.last_closed(&close_times);
-        let ContextBars { bars, features, .. } = &context;
+        let ContextBars { bars, features } = &context;
         let looked_up = |(name, values): (&str, &Vec<f64>)| {
             let values = places.iter().map(|place| place.map_or(f64::NAN, |place| values[place]));
             column(name, values.collect())
