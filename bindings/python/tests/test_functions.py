@@ -423,8 +423,9 @@ class Functions(InFolder):
         ds = mb.ingest(frame, context={"DXY": hours}, **options)
         frame.to_csv(self.folder / "own.csv", index=False)
         hours.to_csv(self.folder / "hours.csv", index=False)
-        of_files = mb.ingest(self.folder / "own.csv", context={"DXY": self.folder / "hours.csv"}, **{**options, "symbol": "OWN"})
-        with h5py.File(ds.path) as file, h5py.File(of_files.path) as other:
+        context = {"DXY": self.folder / "hours.csv"}
+        from_files = mb.ingest(self.folder / "own.csv", context=context, **{**options, "symbol": "OWN"})
+        with h5py.File(ds.path) as file, h5py.File(from_files.path) as other:
             reach = file["samples/reach_time"][:]
             np.testing.assert_array_equal(reach, other["samples/reach_time"][:])
         # They reached back to the beginning of the day.

@@ -76,7 +76,7 @@ class Functions:
         return [*found, *(column for own in self._context for column in self._context_columns(own.beside(call.base_ns), call))]
 
     def context_times(self, base_ns: int) -> list[tuple[str, bytes, int, list[str]]]:
-        """The other instruments beside base bars of a length, as the native part takes them: symbol, when bars open, the
+        """The other instruments beside base bars of a length, as the native part takes them: symbol, when bars open,
         length of one, and features."""
         tables = [own.beside(base_ns) for own in self._context]
         return [(own.symbol, own.time_ns.tobytes(), own.base_ns, list(own.features)) for own in tables]
