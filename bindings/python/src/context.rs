@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use megabatch_run::Error;
 use megabatch_run::ingest::{
     Bars, BinClock, ColumnFeature, ContextBars, ContextTable, ContextTiming, Feature, FeatureList, Timeframe, Zone,
-    context_bars as closed_bars, names_in_context, shared_features,
+    context_bars as closed_bars, names_in_context,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -14,7 +14,7 @@ use pyo3::types::PyBytes;
 use crate::commands::recipe;
 use crate::convert::{Named, numbers};
 use crate::failure::{OrRaise as _, exception};
-use crate::functions::{Arrays, PRICES, bytes, close_times, named_columns};
+use crate::functions::{Arrays, PRICES, base_of_context, bytes, close_times, features_of_context, named_columns};
 use crate::host::PythonHost;
 use crate::process;
 
@@ -65,25 +65,20 @@ pub(crate) struct ContextCall {
     until_ns: i64,
 }
 
-/// Open times, close times, length, columns and features of bars, and the longest warm-up of these.
-type ClosedBars<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, i64, Arrays<'py>, Arrays<'py>, usize);
+/// Open times, close times, length, columns and features of bars.
+type ClosedBars<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>, i64, Arrays<'py>, Arrays<'py>);
 
-/// Open and close times of the closed bars of a timeframe, its length, their columns, those of the
-/// features that another instrument has too, and the longest warm-up of these. Such features are
-/// computed ones that are neither of the clock nor in pips, and columns that it has.
+/// Open and close times of the closed bars of a timeframe, its length, their columns, and those of
+/// the features that another instrument has too. Such features are computed ones that are neither
+/// of the clock nor in pips, and columns that it has.
 #[pyfunction]
 pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> PyResult<ClosedBars<'py>> {
     process::check(py)?;
     let Named(call) = call;
     let usage = |message: String| exception(py, &Error::usage(message));
-    let stated = match call.features.is_empty() {
-        true => FeatureList(Vec::new()),
-        false => call.features.join(",").parse().map_err(usage)?,
-    };
     let has_column = |column: &str| !PRICES.contains(&column) && call.columns.contains_key(column);
-    let features = shared_features(&stated.0, &has_column);
-    let base = Timeframe::from_duration_ns(call.base_ns);
-    let base = base.ok_or_else(|| usage(format!("bars of {} ns are of no timeframe", call.base_ns)))?;
+    let features = features_of_context(&call.features, &has_column).map_err(usage)?;
+    let base = base_of_context(call.base_ns).map_err(usage)?;
     let own: Vec<&str> = features.iter().filter_map(Feature::as_column).map(ColumnFeature::column).collect();
     let is_other = |name: &&str| !PRICES.contains(name) && !own.contains(name);
     let further: Vec<&str> = call.columns.keys().map(String::as_str).filter(is_other).collect();
@@ -110,7 +105,7 @@ pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> Py
     let timeframe = call.timeframe.parse::<Timeframe>().map_err(|error| usage(error.to_string()))?;
     let bins = call.bins.parse::<BinClock>().map_err(|error| usage(error.to_string()))?;
     let made = py.detach(|| closed_bars(&base, &features, timeframe, &bins, call.until_ns));
-    let ContextBars { bars, features: values, warm_up } = made.map_err(Error::from).or_raise(py)?;
+    let ContextBars { bars, features: values } = made.map_err(Error::from).or_raise(py)?;
     let named = |(name, values): (&str, &Vec<f64>)| (name.to_owned(), bytes(py, values));
     Ok((
         bytes(py, &bars.open_time),
@@ -118,6 +113,5 @@ pub(crate) fn context_bars<'py>(py: Python<'py>, call: Named<ContextCall>) -> Py
         bars.timeframe.duration_ns(),
         named_columns(py, &bars, names.iter().copied()),
         names_in_context(&features).into_iter().zip(&values).map(named).collect(),
-        warm_up,
     ))
 }

@@ -3,22 +3,24 @@
 use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
+use megabatch_run::Error;
 use megabatch_run::ingest::{
-    BarFunctions, Bars, BarsError, BinClock, ContextReach, ContextTiming, FunctionCall, FunctionColumn, FunctionFault,
-    FunctionTargets, Timeframe,
+    BarFunctions, Bars, BarsError, BinClock, ContextReach, ContextTiming, Feature, FeatureList, FunctionCall,
+    FunctionColumn, FunctionFault, FunctionTargets, Timeframe, context_reach, shared_features,
 };
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::convert::{Named, numbers};
+use crate::failure::{OrRaise as _, exception};
 
 /// Functions, as `megabatch._functions` gives them.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct FunctionsCall {
     /// An object with the methods `features` and `targets`, which take what [`arguments`] gives,
-    /// `read_context` and `context_reach`.
+    /// `read_context` and `context_times`.
     call: Py<PyAny>,
     frames: String,
     has_target: bool,
@@ -128,6 +130,32 @@ pub(crate) fn named_columns<'py, 'a>(
     columns.map(|(name, values)| (name.to_owned(), bytes(py, values))).collect()
 }
 
+/// Features that another instrument has, among those `named` as `ingest` takes them.
+pub(crate) fn features_of_context(named: &[String], has_column: &dyn Fn(&str) -> bool) -> Result<Vec<Feature>, String> {
+    let stated = if named.is_empty() { FeatureList(Vec::new()) } else { named.join(",").parse::<FeatureList>()? };
+    Ok(shared_features(&stated.0, has_column))
+}
+
+/// Timeframe of bars that last `base_ns`.
+pub(crate) fn base_of_context(base_ns: i64) -> Result<Timeframe, String> {
+    Timeframe::from_duration_ns(base_ns).ok_or_else(|| format!("bars of {base_ns} ns are of no timeframe"))
+}
+
+/// Another instrument: symbol, open times of its base bars, length of one, and features as `ingest`
+/// takes them.
+type ContextTimes = (String, Vec<u8>, i64, Vec<String>);
+
+/// Reach of the features of another instrument in a timeframe, but for functions.
+fn reach(py: Python<'_>, context: &ContextTimes, timeframe: Timeframe, bins: &BinClock) -> PyResult<ContextReach> {
+    let usage = |message: String| exception(py, &Error::usage(message));
+    let (symbol, time_ns, base_ns, named) = context;
+    // Columns look back at no bar, whether it has them or not.
+    let features = features_of_context(named, &|_: &str| true).map_err(usage)?;
+    let (base, open_times) = (base_of_context(*base_ns).map_err(usage)?, numbers::<i64>(time_ns)?);
+    let found = context_reach(symbol, base, &open_times, &features, timeframe, bins);
+    found.map_err(Error::from).or_raise(py)
+}
+
 impl BarFunctions for PythonFunctions {
     fn read_context(&self, timing: &ContextTiming) -> Result<(), BarsError> {
         let found = Python::attach(|py| -> PyResult<Vec<(String, String)>> {
@@ -151,12 +179,9 @@ impl BarFunctions for PythonFunctions {
 
     fn context_reach(&self, timeframe: Timeframe, bins: &BinClock) -> Result<Vec<ContextReach>, BarsError> {
         let found = Python::attach(|py| -> PyResult<Vec<ContextReach>> {
-            let found = self.call.bind(py).call_method1("context_reach", (timeframe.name(), bins.to_string()))?;
-            let times: Vec<(Vec<u8>, Vec<u8>)> = found.extract()?;
-            let reach = |(close_ns, open_ns): &(Vec<u8>, Vec<u8>)| -> PyResult<ContextReach> {
-                Ok(ContextReach::new(numbers(close_ns)?, numbers(open_ns)?))
-            };
-            times.iter().map(reach).collect()
+            let found = self.call.bind(py).call_method0("context_times")?;
+            let times: Vec<ContextTimes> = found.extract()?;
+            times.iter().map(|own| reach(py, own, timeframe, bins)).collect()
         });
         found.map_err(|raised| self.failed(raised, "context", timeframe))
     }

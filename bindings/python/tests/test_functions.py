@@ -15,7 +15,6 @@ import pandas
 import polars
 import pyarrow
 from megabatch import _functions
-from megabatch._context import ContextTable
 from shared import BARS, MODEL, InFolder
 
 OPTIONS: dict[str, Any] = {**BARS, "stride": 1, "scaling": "none", "symbol": "EURUSD"}
@@ -415,15 +414,22 @@ class Functions(InFolder):
         # Returns read two days that have closed; these lay in training.
         self.assertGreaterEqual((times - reach).min(), 2 * 24 * 3600 * 10**9)
 
-    def test_a_column_of_a_context_that_begins_later_reaches_no_further(self) -> None:
-        times = np.arange(6) * 60 * 10**9
-        flow = np.array([np.nan, np.nan, np.nan, 1, 2, 3])
-        for features, warm_up in ((["column:flow"], 0), (["column:flow", "log_return"], 1)):
-            prices = {name: np.arange(1, 7) / 1 for name in ("open", "high", "low", "close")}
-            table = ContextTable("DXY", features, times, 60 * 10**9, {**prices, "flow": flow})
-            # All bars before the first value were taken for a warm-up.
-            close, opens = (np.frombuffer(own, np.int64) for own in table.reach("M1", "utc"))
-            self.assertEqual((close.tolist(), opens[1:].tolist()), ((times + 60 * 10**9).tolist(), times[1 - warm_up : 6 - warm_up].tolist()))
+    def test_samples_reach_back_to_the_open_of_a_bar_of_a_context_that_lies_in_two_days(self) -> None:
+        frame = self.frame()[["time", "open", "high", "low", "close"]]
+        hours = in_longer_bars(frame, "4h")
+        # Bars from 22:00 on end at 02:00, and are of the day that begins between.
+        hours = hours.assign(time=hours["time"] + pandas.Timedelta("2h"))
+        options = {**OPTIONS, "timeframes": {"D1": 2}, "features": ["range"]}
+        ds = mb.ingest(frame, context={"DXY": hours}, **options)
+        frame.to_csv(self.folder / "own.csv", index=False)
+        hours.to_csv(self.folder / "hours.csv", index=False)
+        context = {"DXY": self.folder / "hours.csv"}
+        from_files = mb.ingest(self.folder / "own.csv", context=context, **{**options, "symbol": "OWN"})
+        with h5py.File(ds.path) as file, h5py.File(from_files.path) as other:
+            reach = file["samples/reach_time"][:]
+            np.testing.assert_array_equal(reach, other["samples/reach_time"][:])
+        # They reached back to the beginning of the day.
+        self.assertGreater(np.mean(reach // (3600 * 10**9) % 24 == 22), 0.5)
 
     def test_an_answer_may_be_an_index(self) -> None:
         def hour(bars: pandas.DataFrame) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class ContextTable:
     def bars(self, first_ns: int, until_ns: int, timeframe: str, bins: str) -> ContextBars:
         """The bars of a timeframe on the clock `bins` that open at `first_ns` or later and end by `until_ns`."""
         own = slice(*np.searchsorted(self.time_ns, [first_ns, until_ns]))
-        time_ns, close_ns, duration_ns, columns, features, warm_up = _megabatch.context_bars(
+        time_ns, close_ns, duration_ns, columns, features = _megabatch.context_bars(
             {
                 "time_ns": self.time_ns[own].tobytes(),
                 "columns": {name: values[own].tobytes() for name, values in self.columns.items()},
@@ -129,12 +129,7 @@ class ContextTable:
                 "until_ns": until_ns,
             }
         )
-        return ContextBars(time_ns, close_ns, duration_ns, columns, features, warm_up)
-
-    def reach(self, timeframe: str, bins: str) -> tuple[bytes, bytes]:
-        """When the bars of a timeframe close, and when the earliest bar opens that the features of each read, but for
-        functions."""
-        return self.bars(int(self.time_ns[0]), np.iinfo(np.int64).max, timeframe, bins).reach()
+        return ContextBars(time_ns, close_ns, duration_ns, columns, features)
 
 
 class ContextBars:
@@ -147,23 +142,15 @@ class ContextBars:
         duration_ns: int,
         columns: Sequence[tuple[str, bytes]],
         features: Sequence[tuple[str, bytes]],
-        warm_up: int,
     ) -> None:
         self.duration_ns = duration_ns
         self.given = {**dict(columns), "time": time_ns, "close_time": close_ns}
         """Columns of the bars, as functions get them."""
         self.features = {name: np.frombuffer(values, np.float64) for name, values in features}
         self._close_ns = np.frombuffer(close_ns, np.int64)
-        self._warm_up = warm_up
 
     def __len__(self) -> int:
         return len(self._close_ns)
-
-    def reach(self) -> tuple[bytes, bytes]:
-        """When each bar closes, and when the earliest bar opens that its features read."""
-        open_ns = np.frombuffer(self.given["time"], np.int64)
-        first = np.maximum(np.arange(len(open_ns)) - self._warm_up, 0)
-        return self._close_ns.tobytes(), open_ns[first].tobytes()
 
     def wait(self, close_ns: npt.NDArray[np.int64], until_ns: int) -> Wait:
         """How long each bar, one or more, is the last that had closed, up to `until_ns`."""

@@ -86,9 +86,10 @@ class Functions:
         found = [own for name, function in self._features.items() for own in call.columns(function, name)[0]]
         return [*found, *(column for own in self._context for column in self._context_columns(own.table, call))]
 
-    def context_reach(self, timeframe: str, bins: str) -> list[tuple[bytes, bytes]]:
-        """When the bars of each other instrument close, and when the earliest bar opens that the features of each read."""
-        return [own.table.reach(timeframe, bins) for own in self._context]
+    def context_times(self) -> list[tuple[str, bytes, int, list[str]]]:
+        """The other instruments, as the native part takes them: symbol, when bars open, length of one, and features."""
+        tables = [(own.symbol, own.table) for own in self._context]
+        return [(symbol, table.time_ns.tobytes(), table.base_ns, list(table.features)) for symbol, table in tables]
 
     def _context_columns(self, context: ContextTable, call: _Call) -> list[_Column]:
         """The features of another instrument at each bar of a call. Its bars begin and end with those of the call, so

@@ -349,11 +349,11 @@ def compare(runs: SupportsGetItem[int, str | PathLike[str]], out: str | PathLike
     Settings and results of runs side by side, also as the page `out`.
     """
 
-def context_bars(call: Mapping[str, Any]) -> tuple[bytes, bytes, int, list[tuple[str, bytes]], list[tuple[str, bytes]], int]:
+def context_bars(call: Mapping[str, Any]) -> tuple[bytes, bytes, int, list[tuple[str, bytes]], list[tuple[str, bytes]]]:
     """
-    Open and close times of the closed bars of a timeframe, its length, their columns, those of the
-    features that another instrument has too, and the longest warm-up of these. Such features are
-    computed ones that are neither of the clock nor in pips, and columns that it has.
+    Open and close times of the closed bars of a timeframe, its length, their columns, and those of
+    the features that another instrument has too. Such features are computed ones that are neither
+    of the clock nor in pips, and columns that it has.
     """
 
 def convert(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -77,8 +77,7 @@ impl Binning {
             return;
         }
         let close_time = bar.open_time + self.base.duration_ns();
-        self.enter_bin(close_time - 1);
-        let Range { start: open_time, end } = self.bin;
+        let Range { start: open_time, end } = self.closing_bin(bar.open_time);
         if self.open.as_ref().is_some_and(|bin| bin.open_time != open_time) {
             self.close(&mut take);
         }
@@ -90,6 +89,17 @@ impl Binning {
         if close_time == end {
             self.close(&mut take);
         }
+    }
+
+    /// The bin in which the base bar closes that opens at `open_time`. A base bar of the timeframe
+    /// is its own bin.
+    pub(crate) fn closing_bin(&mut self, open_time: i64) -> Range<i64> {
+        let close_time = open_time + self.base.duration_ns();
+        if self.timeframe == self.base {
+            return open_time..close_time;
+        }
+        self.enter_bin(close_time - 1);
+        self.bin.clone()
     }
 
     /// Makes the bin that holds `time` that of the last bar.

@@ -37,8 +37,6 @@ pub struct ContextBars {
     pub bars: Bars,
     /// One entry a feature: its value at each bar, NaN during the longest warm-up.
     pub features: Vec<Vec<f64>>,
-    /// The longest warm-up of the features, in bars.
-    pub warm_up: usize,
 }
 
 impl ContextBars {
@@ -52,14 +50,6 @@ impl ContextBars {
             closed.checked_sub(1)
         };
         close_times.iter().map(last).collect()
-    }
-
-    /// Reach of the features, which read the bars of the longest warm-up before their own.
-    pub fn reach(&self) -> ContextReach {
-        let (bars, count) = (&self.bars, self.bars.len());
-        let first_open = |bar: usize| bars.open_time[bar.saturating_sub(self.warm_up)];
-        let close_times = (0..count).map(|bar| bars.close_time(bar)).collect();
-        ContextReach::new(close_times, (0..count).map(first_open).collect())
     }
 }
 
@@ -106,8 +96,7 @@ pub fn context_bars(
     until: i64,
 ) -> Result<ContextBars> {
     let timeframe = timeframe.max(base.timeframe);
-    let windows = vec![Window { timeframe, seq_len: 1 }];
-    let spec = SeriesSpec { windows, features: features.to_vec(), ..SeriesSpec::default() };
+    let spec = context_spec(features, timeframe);
     let mut rules = spec.column_rules();
     rules.resize(base.columns.len(), ColumnRule::Last);
     let base_ns = base.timeframe.duration_ns();
@@ -127,7 +116,41 @@ pub fn context_bars(
         let values = rows.iter().skip(place).step_by(features.len()).map(|&value| f64::from(value));
         std::iter::repeat_n(f64::NAN, without_row).chain(values).collect()
     };
-    Ok(ContextBars { features: (0..features.len()).map(column).collect(), bars, warm_up: spec.look_back() })
+    Ok(ContextBars { features: (0..features.len()).map(column).collect(), bars })
+}
+
+fn context_spec(features: &[Feature], timeframe: Timeframe) -> SeriesSpec {
+    let windows = vec![Window { timeframe, seq_len: 1 }];
+    SeriesSpec { windows, features: features.to_vec(), ..SeriesSpec::default() }
+}
+
+/// Reach of the `features` of another instrument, `symbol`, at the bars that [`context_bars`] makes
+/// of bars `base` which open at `open_times`. They read the bars of the longest warm-up before
+/// their own, from the first base bar of each on: one that lies in two bins opens before its bin.
+///
+/// # Errors
+/// [`Error::NotAMultiple`](crate::Error::NotAMultiple).
+pub fn context_reach(
+    symbol: &str,
+    base: Timeframe,
+    open_times: &[i64],
+    features: &[Feature],
+    timeframe: Timeframe,
+    bins: &BinClock,
+) -> Result<ContextReach> {
+    let timeframe = timeframe.max(base);
+    let warm_up = context_spec(features, timeframe).look_back();
+    let mut binning = Binning::new(timeframe, base, bins, Vec::new())?;
+    let (mut close_times, mut first_opens) = (Vec::new(), Vec::new());
+    for &open_time in open_times {
+        let close_time = binning.closing_bin(open_time).end;
+        if close_times.last() != Some(&close_time) {
+            close_times.push(close_time);
+            first_opens.push(open_time);
+        }
+    }
+    let earliest = (0..first_opens.len()).map(|bar| first_opens[bar.saturating_sub(warm_up)]).collect();
+    Ok(ContextReach::new(symbol.to_owned(), close_times, earliest))
 }
 
 /// Number of `bars` that close after the last bar of another instrument, `context`: 0 unless more
@@ -188,6 +211,22 @@ mod tests {
         bars
     }
 
+    /// Days from 1970-01-01 on that begin at 05:00 UTC.
+    fn days_at_five(count: i64) -> Bars {
+        let mut days = Bars::with_capacity(Timeframe::D1, 0);
+        for day in 0..count {
+            let (open_time, price) = (day * DAY_NS + 5 * HOUR_NS, 100.0 + day as f64);
+            let bar = Bar { open_time, open: price, high: price, low: price, close: price, ..Bar::default() };
+            days.push(Bar { volume: 1.0, ..bar });
+        }
+        days
+    }
+
+    /// Reach of `features` by bins in UTC.
+    fn reach(bars: &Bars, features: &[Feature], timeframe: Timeframe) -> ContextReach {
+        context_reach("X", bars.timeframe, &bars.open_time, features, timeframe, &BinClock::default()).unwrap()
+    }
+
     #[test]
     fn names_tell_columns_apart() {
         let column = |name: &str, rule: ColumnRule| Feature::Column(ColumnFeature::new(name, rule));
@@ -212,7 +251,7 @@ mod tests {
             let alone = format!("{:?}", seen(&minutes(until, &[4]), until));
             assert_eq!((found.bars.len(), format!("{found:?}")), (bins, alone), "{until}");
         }
-        let ContextBars { bars, features, .. } = seen(&minutes(12, &[4]), 12);
+        let ContextBars { bars, features } = seen(&minutes(12, &[4]), 12);
         assert_eq!((&bars.close[..], &bars.columns[1][..]), (&[103.0, 109.0][..], &[-103.0, -109.0][..]));
         assert_eq!(features[0][1], 35.0);
         assert!(features.iter().all(|values| values[0].is_nan()));
@@ -234,24 +273,54 @@ mod tests {
         for (feature, opens) in
             [(Feature::Body, [None, Some(0), Some(5)]), (Feature::LogReturn, [None, Some(0), Some(0)])]
         {
-            let bars = minutes(12, &[]);
-            let context = context_bars(&bars, &[feature], Timeframe::M5, &BinClock::default(), i64::MAX).unwrap();
-            let reach = context.reach();
+            let reach = reach(&minutes(12, &[]), &[feature], Timeframe::M5);
             let opens = opens.map(|minute: Option<i64>| minute.map(|minute| minute * MINUTE_NS));
             assert_eq!([4, 9, 10].map(|minute| reach.open_time(minute * MINUTE_NS)), opens);
         }
     }
 
-    /// All bars before its first value were taken for a warm-up.
+    /// Its bins began as many as 19 hours after the day that was read.
     #[test]
-    fn a_column_that_begins_later_reaches_no_further() {
-        let mut bars = minutes(12, &[]);
-        bars.columns[0][..6].fill(f64::NAN);
-        let features = [Feature::Column(ColumnFeature::new("x", ColumnRule::Last))];
-        let context = context_bars(&bars, &features, Timeframe::M1, &BinClock::default(), i64::MAX).unwrap();
-        assert!(context.features[0][5].is_nan());
-        let reach = context.reach();
-        assert_eq!([5, 8].map(|minute| reach.open_time(minute * MINUTE_NS)), [4, 7].map(|bar| Some(bar * MINUTE_NS)));
+    fn a_bar_that_lies_in_two_bins_is_reached_from_its_open_on() {
+        let days = days_at_five(60);
+        for (timeframe, closes, opens) in [
+            // 1970-01-01 was a Thursday.
+            (Timeframe::W1, [4, 11], [0, 3]),
+            (Timeframe::MN1, [31, 59], [0, 30]),
+        ] {
+            let reach = reach(&days, &[Feature::Body], timeframe);
+            let open_times = opens.map(|day| Some(day * DAY_NS + 5 * HOUR_NS));
+            assert_eq!(closes.map(|day| reach.open_time(day * DAY_NS)), open_times, "{timeframe}");
+        }
+    }
+
+    #[test]
+    fn reach_has_the_bars_that_are_looked_up() {
+        let (few, days) = (minutes(400, &[9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 25]), days_at_five(60));
+        for (bars, timeframe) in [
+            (&few, Timeframe::M1),
+            (&few, Timeframe::M5),
+            (&few, Timeframe::H1),
+            (&days, Timeframe::D1),
+            (&days, Timeframe::W1),
+            (&days, Timeframe::MN1),
+        ] {
+            for clock in ["utc", "new-york+7"] {
+                let clock: BinClock = clock.parse().unwrap();
+                let made = context_bars(bars, &[Feature::Body], timeframe, &clock, i64::MAX).unwrap().bars;
+                let reach =
+                    context_reach("X", bars.timeframe, &bars.open_time, &[Feature::Body], timeframe, &clock).unwrap();
+                let closes: Vec<i64> = (0..made.len()).map(|bar| made.close_time(bar)).collect();
+                assert_eq!(reach.last_close_time(), closes.last().copied());
+                for (bar, &close_time) in closes.iter().enumerate() {
+                    let first = reach.open_time(close_time).unwrap();
+                    assert!(bars.open_time.contains(&first) && first < close_time, "{timeframe} {bar}");
+                    assert!(bar == 0 || first >= closes[bar - 1] - bars.timeframe.duration_ns(), "{timeframe} {bar}");
+                    // It is another bar's a moment before.
+                    assert_ne!(reach.open_time(close_time - 1), Some(first), "{timeframe} {bar}");
+                }
+            }
+        }
     }
 
     /// Its last values were seen without a word.
@@ -281,12 +350,7 @@ mod tests {
     /// Days at New York's midnights were refused beside windows of months.
     #[test]
     fn a_bar_that_lies_in_two_bins_is_of_the_one_in_which_it_closes() {
-        let mut days = Bars::with_capacity(Timeframe::D1, 0);
-        for day in 0..60 {
-            let (open_time, price) = (day * DAY_NS + 5 * HOUR_NS, 100.0 + day as f64);
-            let bar = Bar { open_time, open: price, high: price, low: price, close: price, ..Bar::default() };
-            days.push(Bar { volume: 1.0, ..bar });
-        }
+        let days = days_at_five(60);
         let months = |until: i64| {
             context_bars(&days, &[Feature::Body], Timeframe::MN1, &BinClock::default(), until).unwrap().bars
         };

@@ -189,7 +189,7 @@ fn samples_reach_back_to_the_bars_of_other_instruments() {
     // A bar closes every 100 minutes, and its features read 500.
     let closes: Vec<i64> = (0..9).map(|k| all.open_time[0] + 100 * k * MINUTE_NS).collect();
     let opens = |close: &i64| close - 500 * MINUTE_NS;
-    let found = series(vec![ContextReach::new(closes.clone(), closes.iter().map(opens).collect())]);
+    let found = series(vec![ContextReach::new("DXY".to_owned(), closes.clone(), closes.iter().map(opens).collect())]);
     let before = series(Vec::new());
     let quarters = before.timeframes.iter().find(|own| own.window.timeframe == Timeframe::M15).unwrap();
     for n in 0..before.len() {

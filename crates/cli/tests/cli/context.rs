@@ -43,10 +43,10 @@ fn another_instrument_stands_beside_each_bar() {
     assert!(error.contains("--context: DXY is there twice"), "{error}");
 }
 
-/// Validation saw the week of a context that lay in training.
-#[test]
-fn the_bars_of_a_context_stay_out_of_the_part_before() {
-    let stage = Stage::new();
+const WEEKS_RECIPE: &str = "--timeframes M1:8 --features body --target log_return --horizon 2 --stride 60";
+
+/// Writes `bars.csv`, minutes of 150 days; rows of weeks beside them.
+fn half_a_year(stage: &Stage) -> Vec<String> {
     stage.succeeds("synth bars.csv --days 150 --seed 5");
     let bars = stage.text("bars.csv");
     // Six days a week have bars, and Monday is the first.
@@ -56,14 +56,46 @@ fn the_bars_of_a_context_stay_out_of_the_part_before() {
         let open = 100 + 7 * k % 11;
         format!("{date},{open},{},{},{},9\n", open + 2, open - 2, open + k % 2)
     };
-    let weeks: String = dates.iter().step_by(6).enumerate().map(week).collect();
-    stage.write("weeks.csv", &format!("date,open,high,low,close,volume\n{weeks}"));
-    let recipe = "--timeframes M1:8 --features body --target log_return --horizon 2 --stride 60";
-    stage.succeeds(&format!("ingest bars.csv --out plain.h5 {recipe}"));
-    stage.succeeds(&format!("ingest bars.csv --out weeks.h5 --context DXY=weeks.csv {recipe}"));
-    let purged = |file: &str| stage.succeeds(&format!("plan --data {file}"))["split"]["purged"].as_u64().unwrap();
+    dates.iter().step_by(6).enumerate().map(week).collect()
+}
+
+/// Makes the series `NAME.h5` of `bars.csv` beside the context of these `weeks`.
+fn ingest_beside(stage: &Stage, weeks: &[String], name: &str) {
+    stage.write(&format!("{name}.csv"), &format!("date,open,high,low,close,volume\n{}", weeks.concat()));
+    stage.succeeds(&format!("ingest bars.csv --out {name}.h5 --context DXY={name}.csv {WEEKS_RECIPE}"));
+}
+
+fn purged(stage: &Stage, file: &str) -> u64 {
+    stage.succeeds(&format!("plan --data {file}"))["split"]["purged"].as_u64().unwrap()
+}
+
+/// All samples after training were purged, and the refusal named windows alone.
+#[test]
+fn a_context_that_has_ended_leaves_samples_to_later_parts() {
+    let stage = Stage::new();
+    let weeks = half_a_year(&stage);
+    ingest_beside(&stage, &weeks[..weeks.len() / 2], "ended");
+    assert!(purged(&stage, "ended.h5") < 10);
+    stage.succeeds("leak ended.h5 --samples 2");
+
+    // A hole as long as the time since the last bar, which lies in training: the next may come yet.
+    let last = weeks.len() * 13 / 20;
+    let with_hole = [&weeks[..4], &weeks[last..=last]].concat();
+    ingest_beside(&stage, &with_hole, "hole");
+    let [error, _] = stage.fails("plan --data hole.h5", 2);
+    assert!(error.contains("look back at; bars of the context DXY, whose last one closes at 2018-"), "{error}");
+    assert!(error.contains("of that; give newer bars of it)"), "{error}");
+}
+
+/// Validation saw the week of a context that lay in training.
+#[test]
+fn the_bars_of_a_context_stay_out_of_the_part_before() {
+    let stage = Stage::new();
+    let weeks = half_a_year(&stage);
+    ingest_beside(&stage, &weeks, "weeks");
+    stage.succeeds(&format!("ingest bars.csv --out plain.h5 {WEEKS_RECIPE}"));
     // A week has 120 samples, and there are two later parts.
-    let (plain, weeks) = (purged("plain.h5"), purged("weeks.h5"));
+    let (plain, weeks) = (purged(&stage, "plain.h5"), purged(&stage, "weeks.h5"));
     assert!(plain < 10 && weeks > 230, "{plain} {weeks}");
     assert!(stage.said("leak weeks.h5 --samples 2").contains("No label of training or validation ends after"));
     let refused = stage.run("leak weeks.h5 --samples 2 --set data.purge=6d").code(3);

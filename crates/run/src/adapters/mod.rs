@@ -1,6 +1,7 @@
 //! Adapters between the libraries: each file puts one library's data into the shape that another
 //! asks for.
 
+pub(crate) mod context_account;
 pub(crate) mod cross_section;
 pub(crate) mod data;
 pub(crate) mod data_schema;

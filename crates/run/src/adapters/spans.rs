@@ -110,12 +110,17 @@ fn shorter_label_ends(source: &Source, series: &SeriesSource, bars: usize) -> Re
         .collect())
 }
 
-/// Close of the last bar of each instrument, as recorded by `ingest`.
-fn instrument_ends(source: &Source) -> Result<Vec<Option<i64>>> {
-    let provenance: Value = match source.attribute("source")? {
+/// The account of the bars by `ingest`; null in other files.
+pub(super) fn provenance(source: &Source) -> Result<Value> {
+    Ok(match source.attribute("source")? {
         Some(AttributeValue::Text(text)) => serde_json::from_str(&text).unwrap_or_default(),
         _ => Value::Null,
-    };
+    })
+}
+
+/// Close of the last bar of each instrument, as recorded by `ingest`.
+fn instrument_ends(source: &Source) -> Result<Vec<Option<i64>>> {
+    let provenance = provenance(source)?;
     let listed: &[Value] = provenance["instruments"].as_array().map_or(&[], Vec::as_slice);
     let end_of = |instrument: &Value| instrument["last_close_time_ns"].as_i64();
     Ok(match source.instruments() {

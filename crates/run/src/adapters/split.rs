@@ -12,10 +12,11 @@ use megabatch_trainer::{
     split_in_pieces,
 };
 
+use super::context_account::ContextAccount;
 use super::cross_section::CrossSections;
 use super::overlaps::ReckonedSpans;
 use super::purge_basis::has_ordinal_times;
-use super::spans::{SampleSpans, UNKNOWN_END, reckoned_horizon};
+use super::spans::{SampleSpans, UNKNOWN_END, provenance, reckoned_horizon};
 use crate::config::{Config, data};
 use crate::error::{Error, Result};
 use crate::text::number::seconds;
@@ -255,8 +256,11 @@ impl Division {
         // Of the first samples of a windows file it is not known how far they reach.
         let known = times.iter().zip(window_start_ns).filter(|(_, reach)| **reach > i64::MIN);
         let longest_ns = known.map(|(time, reach)| time - reach).max().unwrap_or(0);
+        let account = ContextAccount::read(&provenance(source).unwrap_or_default());
+        let context = account.remarks(longest_ns, times.iter().copied().max().unwrap_or(i64::MAX));
+        let context: String = context.iter().map(|remark| format!("; {remark}")).collect();
         error.context(format!(
-            "data.purge is auto, and samples reach back up to {} (their windows, and what features of the windows' first bars look back at)",
+            "data.purge is auto, and samples reach back up to {} (their windows, and what features of the windows' first bars look back at){context}",
             seconds(longest_ns as f64 / 1e9)
         ))
     }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, BinClock, ColumnFeature, ContextBars,
     ContextReach, ContextTiming, Feature, FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind,
-    Timeframe, bars_after_context, context_bars, names_in_context, shared_features,
+    Timeframe, bars_after_context, context_bars, context_reach, names_in_context, shared_features,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -125,7 +125,7 @@ impl ContextInstrument {
         let context = context_bars(&part, &self.features, own.timeframe, call.bins, until_ns)?;
         let close_times: Vec<i64> = (0..own.len()).map(|bar| own.close_time(bar)).collect();
         let places = context.last_closed(&close_times);
-        let ContextBars { bars, features, .. } = &context;
+        let ContextBars { bars, features } = &context;
         let looked_up = |(name, values): (&str, &Vec<f64>)| {
             let values = places.iter().map(|place| place.map_or(f64::NAN, |place| values[place]));
             column(name, values.collect())
@@ -205,8 +205,10 @@ impl BarFunctions for ContextInstruments {
     }
 
     fn context_reach(&self, timeframe: Timeframe, bins: &BinClock) -> bars::Result<Vec<ContextReach>> {
-        let whole = |own: &ContextInstrument| context_bars(&own.bars, &own.features, timeframe, bins, i64::MAX);
-        self.0.iter().map(|own| Ok(whole(own)?.reach())).collect()
+        let reach = |ContextInstrument { symbol, bars, features, .. }: &ContextInstrument| {
+            context_reach(symbol, bars.timeframe, &bars.open_time, features, timeframe, bins)
+        };
+        self.0.iter().map(reach).collect()
     }
 
     fn has_targets(&self) -> bool {

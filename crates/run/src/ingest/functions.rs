@@ -22,6 +22,7 @@ use super::context_timing::{CONTEXT_TIMING, context_timing, recorded_timing, tim
 use super::recipe::{ContextFile, StreamedRecordings};
 use super::spool::SpoolFolder;
 use super::work::Pass;
+use crate::adapters::context_account::ContextAccount;
 use crate::error::{Error, Result};
 use crate::host::Host;
 use crate::text::plural;
@@ -49,6 +50,8 @@ pub(crate) struct FunctionAccount {
     timing: ContextTiming,
     /// Bars of other instruments that are in files, by symbol.
     context_bars: BTreeMap<String, usize>,
+    /// Reach of other instruments.
+    context_reach: ContextAccount,
     /// Bars of the warm-up, by symbol.
     warm_up: BTreeMap<String, usize>,
     /// Bars of the warm-up of each function, by symbol.
@@ -424,10 +427,12 @@ impl Adding<'_> {
     }
 
     /// Reach of other instruments, by timeframe.
-    fn context_reach(&self) -> Result<Arc<BTreeMap<Timeframe, Vec<ContextReach>>>> {
+    fn context_reach(&mut self) -> Result<Arc<BTreeMap<Timeframe, Vec<ContextReach>>>> {
         let (spec, mut reach) = (self.recipe.spec(), BTreeMap::new());
         for window in &spec.windows {
-            reach.insert(window.timeframe, self.functions.context_reach(window.timeframe, &spec.bins)?);
+            let found = self.functions.context_reach(window.timeframe, &spec.bins)?;
+            found.iter().for_each(|own| self.account.context_reach.add(own));
+            reach.insert(window.timeframe, found);
         }
         Ok(Arc::new(reach))
     }
@@ -520,6 +525,9 @@ impl FunctionAccount {
         }
         if !self.context_bars.is_empty() {
             json[CONTEXT_BARS] = json!(self.context_bars);
+        }
+        if !self.context_reach.is_empty() {
+            json[ContextAccount::NAME] = json!(self.context_reach);
         }
         json
     }

@@ -37,7 +37,8 @@ pub struct SeriesPiece {
     /// It is the first bar of the sample's windows or, before it, of the look-back of the features:
     /// their longest warm-up. A bin that opened before its segment counts from where the segment
     /// begins, unless its bar was given and not made. Of other instruments, all bars count
-    /// that their features read, from the first bar of a window on.
+    /// that their features read, from the first bar of a window on, until they have ended: see
+    /// [`ContextReach`].
     ///
     /// Recursive features (EMA, Wilder's mean) have no earliest bar: each bar's weight fades by a
     /// constant factor a bar and never becomes zero. All bars before the look-back together weigh
@@ -252,8 +253,7 @@ impl<'a> InstrumentWriter<'a> {
             let earliest = self.tracks.iter().map(|track| {
                 let open_time = track.cursor.reach(index).open_time;
                 let own = if track.cursor.has_own_bars() { open_time } else { open_time.max(segment_open) };
-                let opens = track.context.iter().filter_map(|reach| reach.open_time(track.cursor.first_close(index)));
-                opens.fold(own, i64::min)
+                track.context_open_time(index).map_or(own, |open_time| open_time.min(own))
             });
             self.piece.receptive_start.push(earliest.min().unwrap_or(segment_open));
             self.piece.sample_time.push(bars.close_time(index));
@@ -300,5 +300,15 @@ impl ScaledTrack<'_> {
         let end = |&index: &usize| (self.segment_row + self.cursor.reach(index).rows) as i64 - 1;
         piece.end.extend(chosen.iter().map(end));
         Ok(())
+    }
+
+    /// When the earliest bar of another instrument opens that the window at base bar `index` of the
+    /// last piece reads.
+    fn context_open_time(&self, index: usize) -> Option<i64> {
+        if self.context.is_empty() {
+            return None;
+        }
+        let first_close = self.cursor.first_close(index);
+        self.context.iter().filter_map(|reach| reach.open_time(first_close)).min()
     }
 }
