@@ -475,7 +475,7 @@ impl Trainer {
             return Ok(None);
         }
         let validation = self.config.evaluated_on_gpu(run.validation);
-        largest_batch(&self.config, run.samples, run.train, &validation).map(Some)
+        largest_batch(&self.config, run.samples, run.train, &validation, self.rank()).map(Some)
     }
 
     /// Source of the batches of a run, of up to `batch_size` samples, or graphs.
