@@ -463,14 +463,11 @@ impl Trainer {
         }
     }
 
-    /// Bound of the batches of a run on a GPU, whose memory it may take at once; `None` where it
-    /// takes memory as batches come, or batches are smaller than was planned, as those of ranks
-    /// are.
+    /// Bound of this rank's batches of a run on a GPU, whose memory it may take at once; `None`
+    /// where it takes memory as batches come, or batches are smaller than was planned.
     fn largest_batch(&self, run: &Run<'_>) -> Result<Option<LargestBatch>> {
         let is_whole = self.fallback.limits().batch_size == self.config.batch_size;
-        let takes_as_they_come = self.config.model.is_over_graphs()
-            || self.config.purpose().runs().is_some()
-            || self.process_group.is_some();
+        let takes_as_they_come = self.config.model.is_over_graphs() || self.config.purpose().runs().is_some();
         if !is_whole || takes_as_they_come || !matches!(self.backend, Backend::Cuda(_)) {
             return Ok(None);
         }
