@@ -85,9 +85,38 @@ pub struct LargestBatch {
     /// Bars of each timeframe whose states are carried, and how many of them a step computes at
     /// most; empty where no states are carried.
     pub carried: Vec<[usize; 2]>,
+    /// The batches of dense training that are largest in some size; empty where bounds alone are
+    /// known.
+    pub dense: Vec<DenseBatch>,
 }
 
 impl LargestBatch {
+    /// This bound of `batches` of dense training, of which all are trained on.
+    ///
+    /// # Panics
+    /// If there is no batch.
+    #[must_use]
+    pub fn with_dense(self, batches: Vec<DenseBatch>) -> Self {
+        assert!(!batches.is_empty(), "the largest of no batches");
+        let largest =
+            |sizes: fn(&DenseBatch) -> &[usize]| largest_each(batches.iter().map(|batch| sizes(batch).to_vec()));
+        let steps = largest(|batch| &batch.steps);
+        let (windows, bars) = (largest(|batch| &batch.windows), largest(|batch| &batch.bars));
+        let (windows_learnt, bars_learnt) = (windows.clone(), bars.clone());
+        LargestBatch { steps, windows, bars, windows_learnt, bars_learnt, dense: batches, ..self }
+    }
+
+    /// The most steps of all distinct windows of a batch together, by timeframe.
+    pub fn rows(&self) -> Vec<usize> {
+        let rows = |steps: &[usize], windows: &[usize]| -> Vec<usize> {
+            steps.iter().zip(windows).map(|(steps, windows)| steps * windows).collect()
+        };
+        match self.dense.as_slice() {
+            [] => rows(&self.steps, &self.windows),
+            batches => largest_each(batches.iter().map(|batch| rows(&batch.steps, &batch.windows))),
+        }
+    }
+
     /// The bound of the batches that are trained on.
     #[must_use]
     pub fn learnt(&self) -> Self {
@@ -99,6 +128,36 @@ impl LargestBatch {
         let or_none = |learnt: &[usize]| if learnt.is_empty() { vec![0; self.steps.len()] } else { learnt.to_vec() };
         let (windows, bars) = (or_none(&self.windows_learnt), or_none(&self.bars_learnt));
         LargestBatch { sizes: self.sizes_learnt.clone(), windows, bars, graphs, ..self.clone() }
+    }
+}
+
+/// The largest of `lists` place by place.
+fn largest_each(lists: impl Iterator<Item = Vec<usize>>) -> Vec<usize> {
+    let larger = |a: Vec<usize>, b: Vec<usize>| a.into_iter().zip(b).map(|(a, b)| a.max(b)).collect();
+    lists.reduce(larger).unwrap_or_default()
+}
+
+/// Sizes of a batch of dense training.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DenseBatch {
+    /// Number of samples.
+    pub samples: usize,
+    /// Steps of the windows of each timeframe: those of the longest run, padded as a GPU does.
+    pub steps: Vec<usize>,
+    /// Distinct windows of each timeframe.
+    pub windows: Vec<usize>,
+    /// Bars that these cover with so many steps each.
+    pub bars: Vec<usize>,
+}
+
+impl DenseBatch {
+    /// True if no size of `other` is larger.
+    pub fn is_at_least(&self, other: &DenseBatch) -> bool {
+        let are_at_least = |own: &[usize], other: &[usize]| own.iter().zip(other).all(|(own, other)| own >= other);
+        self.samples >= other.samples
+            && are_at_least(&self.steps, &other.steps)
+            && are_at_least(&self.windows, &other.windows)
+            && are_at_least(&self.bars, &other.bars)
     }
 }
 

@@ -3,7 +3,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::order::Order;
+use crate::order::{EpochOrder, Order};
 use crate::ranks::Rank;
 
 /// Batching of the samples of an epoch.
@@ -92,6 +92,11 @@ impl Batches {
         let start = (step % self.steps_per_epoch) as usize * step_samples;
         let end = self.order.len().min(start.saturating_add(step_samples));
         StepSamples { epoch: step / self.steps_per_epoch, positions: start..end }
+    }
+
+    /// The order of one epoch, counted from 0.
+    pub fn epoch(&self, epoch: u64) -> EpochOrder {
+        self.order.epoch(epoch)
     }
 
     /// The batches of a step: the positions of each, of all ranks together.

@@ -8,7 +8,7 @@
 
 use std::borrow::Cow;
 
-use megabatch_nn::memory::LargestBatch;
+use megabatch_nn::memory::{DenseBatch, LargestBatch};
 use megabatch_nn::model::Model;
 
 use crate::ComputeConfig;
@@ -26,7 +26,7 @@ fn bucket_sizes(sizes: &[usize], most: impl Fn(usize) -> usize) -> Vec<usize> {
 
 /// Steps of the windows of each timeframe, by those of the longest, where samples that follow one
 /// another are read at `longest` steps of one at most.
-pub(super) fn bucket_steps(longest: &[usize], sample_steps: &[usize], most: usize) -> Vec<usize> {
+pub fn bucket_steps(longest: &[usize], sample_steps: &[usize], most: usize) -> Vec<usize> {
     bucket_sizes(longest, |k| sample_steps[k] + most - 1)
 }
 
@@ -63,6 +63,10 @@ pub(super) fn bucket_largest<'a>(
     config: &ComputeConfig,
     batch: &'a LargestBatch,
 ) -> Cow<'a, LargestBatch> {
+    if !batch.dense.is_empty() {
+        let padded = batch.dense.iter().map(bucket_dense).collect();
+        return Cow::Owned(batch.clone().with_dense(padded));
+    }
     let Some(&samples) = batch.sizes.iter().max().filter(|_| !model.recurrent_layers().is_empty()) else {
         return Cow::Borrowed(batch);
     };
@@ -77,6 +81,12 @@ pub(super) fn bucket_largest<'a>(
     let samples_learnt = batch.sizes_learnt.iter().copied().max().unwrap_or(0);
     let [windows_learnt, bars_learnt] = padded(samples_learnt, &batch.windows_learnt, &batch.bars_learnt);
     Cow::Owned(LargestBatch { steps, windows, bars, windows_learnt, bars_learnt, ..batch.clone() })
+}
+
+/// A batch of dense training, whose steps are padded, with windows and bars padded as well.
+fn bucket_dense(batch: &DenseBatch) -> DenseBatch {
+    let [windows, bars] = bucket_batch(batch.samples, &batch.windows, &batch.bars, &batch.steps);
+    DenseBatch { windows, bars, ..batch.clone() }
 }
 
 #[cfg(test)]

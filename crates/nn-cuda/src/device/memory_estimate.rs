@@ -45,10 +45,7 @@ impl<'a> MemoryEstimate<'a> {
         batch: &'a LargestBatch,
         learnt: &'a LargestBatch,
     ) -> Self {
-        let rows = |batch: &LargestBatch| -> Vec<usize> {
-            batch.steps.iter().zip(&batch.windows).map(|(steps, windows)| steps * windows).collect()
-        };
-        let (rows, rows_learnt) = (rows(batch), rows(learnt));
+        let (rows, rows_learnt) = (batch.rows(), learnt.rows());
         let (upload, upload_learnt) = (Vec::new(), Vec::new());
         MemoryEstimate { model, config, batch, learnt, rows, rows_learnt, tensors: Vec::new(), upload, upload_learnt }
     }

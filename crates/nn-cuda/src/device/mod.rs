@@ -50,6 +50,7 @@ use megabatch_nn::{Error, Result};
 
 use crate::ComputeConfig;
 use crate::tuning::Tuner;
+pub use bucketing::bucket_steps;
 use device_model::{DeviceModel, DropoutSeed};
 use head::LossInput;
 use model_choice::device_model;

@@ -119,6 +119,21 @@ fn lens(rows: usize, windows: usize, hidden: usize) -> [usize; 2] {
     [(rows + windows) * hidden, rows * GATES * hidden]
 }
 
+/// Numbers of elements of [`Gradients`], those of every output apart.
+#[derive(Clone, Copy, Debug)]
+struct GradientLens {
+    /// Elements of hidden states, and of cell states.
+    states: usize,
+    gates: usize,
+}
+
+impl GradientLens {
+    /// The lengths for so many rows and windows.
+    fn new(rows: usize, windows: usize, hidden: usize) -> Self {
+        GradientLens { states: windows * hidden, gates: rows * GATES * hidden }
+    }
+}
+
 /// Gradients through the recurrence, sequence after sequence; behind it there may be room for more.
 #[derive(Debug)]
 pub struct Gradients<T: Operand> {
@@ -142,9 +157,9 @@ impl<T: Operand> Gradients<T> {
     /// # Errors
     /// [`Error::Memory`](megabatch_nn::Error::Memory).
     pub fn zeros(scope: &Scope, list: &WorkList) -> Result<Self> {
-        let len = list.windows() * list.hidden();
-        let gates = Buffer::zeros(scope, list.rows() * GATES * list.hidden())?;
-        let (hidden, cell) = (Buffer::zeros(scope, len)?, Buffer::zeros(scope, len)?);
+        let lens = GradientLens::new(list.rows(), list.windows(), list.hidden());
+        let (hidden, cell) = (Buffer::zeros(scope, lens.states)?, Buffer::zeros(scope, lens.states)?);
+        let gates = Buffer::zeros(scope, lens.gates)?;
         Ok(Gradients { outputs: None, hidden, cell, gates, scratch: Scratch::empty(scope)? })
     }
 
@@ -154,14 +169,16 @@ impl<T: Operand> Gradients<T> {
     /// # Errors
     /// [`Error::Memory`](megabatch_nn::Error::Memory).
     pub fn ensure_capacity(&mut self, list: &WorkList) -> Result<()> {
-        ensure_capacity(&mut self.hidden, list.windows() * list.hidden())?;
-        ensure_capacity(&mut self.cell, list.windows() * list.hidden())?;
-        ensure_capacity(&mut self.gates, list.rows() * GATES * list.hidden())
+        let lens = GradientLens::new(list.rows(), list.windows(), list.hidden());
+        ensure_capacity(&mut self.hidden, lens.states)?;
+        ensure_capacity(&mut self.cell, lens.states)?;
+        ensure_capacity(&mut self.gates, lens.gates)
     }
 
     /// Bytes with room for so many rows and windows, those of every output apart.
     pub(crate) fn bytes(rows: usize, windows: usize, hidden: usize) -> usize {
-        2 * windows * hidden * size_of::<f32>() + rows * GATES * hidden * size_of::<T>()
+        let lens = GradientLens::new(rows, windows, hidden);
+        2 * lens.states * size_of::<f32>() + lens.gates * size_of::<T>()
     }
 
     /// Bytes of what a GPU needs between the launches of a list whose sequences have so many
@@ -172,9 +189,9 @@ impl<T: Operand> Gradients<T> {
     }
 
     pub(super) fn assert_fit(&self, list: &WorkList) {
-        let (edge, steps) = (list.windows() * list.hidden(), list.rows() * list.hidden());
+        let GradientLens { states, gates } = GradientLens::new(list.rows(), list.windows(), list.hidden());
         let lens = [self.hidden.len(), self.cell.len(), self.gates.len()];
-        let needed = [edge, edge, 4 * steps];
+        let (needed, steps) = ([states, states, gates], list.rows() * list.hidden());
         assert!(lens.iter().zip(needed).all(|(&len, needed)| len >= needed), "gradients of the list");
         assert!(self.outputs.as_ref().is_none_or(|outputs| outputs.len() >= steps), "gradients of every output");
         let outputs = self.outputs.as_ref().map(Buffer::scope);

@@ -101,7 +101,7 @@ impl Runs {
 
     /// Consecutive positions in an epoch's order, from the first of a step or of one of its batches
     /// on, cut into cells.
-    fn cells(self, positions: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    pub fn cells(self, positions: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let mut start = positions.start;
         std::iter::from_fn(move || {
             let end_of_piece = (start / self.piece + 1).saturating_mul(self.piece);

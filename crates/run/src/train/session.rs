@@ -320,6 +320,7 @@ impl Session {
         let training_s = start.elapsed().as_secs_f64() - validation_s;
         // What the plan is about; baselines, which come after training, have batches of their own.
         peaks.raise(&Peaks::read(&self.setup.device));
+        let gpu_peak_bytes = trainer.gpu_peak_bytes();
         let peak_bytes = peaks.total_bytes() + self.setup.data.beside_bytes();
         let evaluating = Instant::now();
         let evaluated = unless_cancelled(self.evaluate(&mut trainer, outcome, host))?;
@@ -347,6 +348,7 @@ impl Session {
             waited,
             evaluation: evaluation.as_ref(),
             peak_bytes,
+            gpu_peak_bytes,
             warning: warning.as_deref(),
         };
         let report = summary.report();

@@ -62,12 +62,15 @@ pub(super) struct Summary<'a> {
     pub(super) evaluation: Option<&'a Evaluation>,
     /// Peak bytes of training, of the memory that the plan counts.
     pub(super) peak_bytes: usize,
+    /// Peak bytes of training of the process that took most of its GPU; 0 on the CPU.
+    pub(super) gpu_peak_bytes: usize,
     pub(super) warning: Option<&'a str>,
 }
 
 impl Summary<'_> {
     pub(super) fn report(self) -> CommandReport {
-        let Summary { setup, plan, folder, outcome, times, waited, evaluation, peak_bytes, warning } = self;
+        let Summary { setup, plan, folder, outcome, times, waited, evaluation, peak_bytes, gpu_peak_bytes, warning } =
+            self;
         let took = times.sentence();
         let Outcome { steps, end, rollbacks, .. } = outcome;
         let mut text = match end {
@@ -104,7 +107,8 @@ impl Summary<'_> {
             bytes(planned)
         ));
         let gpu_bytes = plan.gpu.as_ref().zip(setup.gpu.as_ref());
-        let gpu_bytes = gpu_bytes.map(|(plan, gpu)| (plan.total_bytes, gpu.usage().allocated_bytes_peak));
+        let gpu_bytes =
+            gpu_bytes.map(|(plan, gpu)| (plan.total_bytes, gpu.usage().allocated_bytes_peak.max(gpu_peak_bytes)));
         if let Some((planned, measured)) = gpu_bytes {
             let (measured, planned) = (bytes(measured), bytes(planned));
             text.push_str(&format!("\npeak memory of the GPU: {measured} allocated, {planned} planned"));

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use megabatch_nn::batch::{Grain, Runs};
 use megabatch_nn_cpu::SHARD_SAMPLES;
-use megabatch_order::{self as order, Batches, Batching, Order, Rank, StepSamples};
+use megabatch_order::{self as order, Batches, Batching, EpochOrder, Order, Rank, StepSamples};
 
 use crate::config::Config;
 use crate::data::sample_ranges::SampleRanges;
@@ -75,6 +75,11 @@ impl Schedule {
     /// The samples of step `step`, counted from 0: positions in the order of its epoch.
     pub(crate) fn step(&self, step: u64) -> StepSamples {
         self.batches.step(step)
+    }
+
+    /// The order of the epoch of a step.
+    pub(crate) fn epoch(&self, step: &StepSamples) -> EpochOrder {
+        self.batches.epoch(step.epoch)
     }
 
     /// The batches of a step: positions in the order of its epoch.

@@ -10,7 +10,7 @@ use megabatch_nn_cpu::SHARD_SAMPLES;
 use megabatch_order::{LastBatch, Rank};
 
 use super::covered::{Covered, MostCovered, MostCoveredByGraphs};
-use super::runs::{MostRuns, Pieces};
+use super::runs::{LookedUpBatches, MostRuns, Pieces};
 use crate::config::Config;
 use crate::data::carried_rows::SlicedSeries;
 use crate::data::kept_windows::{can_keep_graphs, can_keep_windows, windows_in_chunk};
@@ -31,7 +31,8 @@ pub(crate) struct RankShare {
     validated: Vec<usize>,
     /// Pieces of consecutive samples of each batch of training, by their length.
     pieces: Vec<Vec<Pieces>>,
-    /// The rank whose graphs these are, which differ in size; `None` of samples that stand alone.
+    /// The rank whose graphs or runs these are, which differ in size; `None` of other samples, and
+    /// of a run that is alone.
     rank: Option<Rank>,
 }
 
@@ -68,66 +69,73 @@ impl RankShare {
         Pieces { count: counts.max().unwrap_or(0), len: lens.max().unwrap_or(0) }
     }
 
-    /// The shares of `ranks`, each once; of graphs, that of each rank.
+    /// The shares of `ranks`, each once; of graphs and in dense training, that of each rank.
     ///
     /// # Errors
-    /// [`Error::NothingLeft`](crate::Error::NothingLeft) for too few samples of several ranks.
+    /// As [`RankShare::for_rank`].
     pub(crate) fn distinct(
         config: &Config,
         train: &SampleRanges,
         validation: &SampleRanges,
         ranks: usize,
     ) -> Result<Vec<Self>> {
-        if ranks < 2 {
-            return Ok(vec![RankShare::whole(config, train, validation)]);
-        }
-        let schedule = Schedule::new(config, train.len())?.cut_into(config.batch_size, Grain::Runs);
-        let last = schedule.steps_per_epoch - 1;
-        // The last step of an epoch is another one than those before it. In dense training the runs
-        // of each may lie otherwise.
-        let is_dense = config.purpose().runs().is_some();
-        let steps: Vec<u64> = if is_dense { (0..=last).collect() } else { vec![0, last] };
-        let (whole, is_over_graphs) = (Pieces::new(config, train.len()), config.model.is_over_graphs());
-        let block_len = if is_over_graphs { 1 } else { SHARD_SAMPLES };
         let mut shares: Vec<RankShare> = Vec::new();
-        for rank in 0..ranks {
-            let rank = Rank::new(rank, ranks)?;
-            let own = schedule.for_rank(rank);
-            let (mut sizes, mut pieces) = (Vec::new(), Vec::new());
-            for part in steps.iter().flat_map(|&step| own.own_batches_of(&own.step(step))) {
-                sizes.push(part.len());
-                let in_part = whole.in_part(config, &part);
-                if !pieces.contains(&in_part) {
-                    pieces.push(in_part);
-                }
-            }
-            let share = RankShare {
-                learnt: distinct_sizes(sizes),
-                validated: sizes_of_validation(config, own_part(validation, block_len, rank).len()),
-                pieces,
-                rank: is_over_graphs.then_some(rank),
-            };
+        for rank in 0..ranks.max(1) {
+            let share = RankShare::for_rank(config, train, validation, Rank::new(rank, ranks.max(1))?)?;
             if !shares.contains(&share) {
                 shares.push(share);
             }
         }
         Ok(shares)
     }
+
+    /// The share of `rank`.
+    ///
+    /// # Errors
+    /// [`Error::NothingLeft`](crate::Error::NothingLeft) for too few samples of several ranks.
+    fn for_rank(config: &Config, train: &SampleRanges, validation: &SampleRanges, rank: Rank) -> Result<Self> {
+        if rank.world() < 2 {
+            return Ok(RankShare::whole(config, train, validation));
+        }
+        let own = Schedule::new(config, train.len())?.cut_into(config.batch_size, Grain::Runs).for_rank(rank);
+        let last = own.steps_per_epoch - 1;
+        // The last step of an epoch is another one than those before it. In dense training the runs
+        // of each may lie otherwise.
+        let is_dense = config.purpose().runs().is_some();
+        let steps: Vec<u64> = if is_dense { (0..=last).collect() } else { vec![0, last] };
+        let (whole, is_over_graphs) = (Pieces::new(config, train.len()), config.model.is_over_graphs());
+        let block_len = if is_over_graphs { 1 } else { SHARD_SAMPLES };
+        let (mut sizes, mut pieces) = (Vec::new(), Vec::new());
+        for part in steps.iter().flat_map(|&step| own.own_batches_of(&own.step(step))) {
+            sizes.push(part.len());
+            let in_part = whole.in_part(config, &part);
+            if !pieces.contains(&in_part) {
+                pieces.push(in_part);
+            }
+        }
+        Ok(RankShare {
+            learnt: distinct_sizes(sizes),
+            validated: sizes_of_validation(config, own_part(validation, block_len, rank).len()),
+            pieces,
+            rank: (is_over_graphs || is_dense).then_some(rank),
+        })
+    }
 }
 
-/// Bound of the batches of a run that trains on `train` and validates on `validation`. The ends of
-/// their windows are read from a series in a file.
+/// Bound of the batches of `rank` in a run that trains on `train` and validates on `validation`.
+/// The ends of their windows are read from a series in a file.
 ///
 /// # Errors
-/// Whatever is wrong with series; [`Error::Gather`](crate::Error::Gather) for a file that cannot be
-/// read.
+/// As [`RankShare::distinct`]; whatever is wrong with series;
+/// [`Error::Gather`](crate::Error::Gather) for a file that cannot be read.
 pub(crate) fn largest_batch(
     config: &Config,
     samples: &dyn Samples,
     train: &SampleRanges,
     validation: &SampleRanges,
+    rank: Rank,
 ) -> Result<LargestBatch> {
-    let shares = vec![RankShare::whole(config, train, validation)];
+    let shares = vec![RankShare::for_rank(config, train, validation, rank)?];
     Ok(largest_batches(config, samples, train, validation, shares)?.remove(0))
 }
 
@@ -209,7 +217,11 @@ fn largest_windows(
     let (validated_max, resident) = (share.validated_max(), resident_series(samples));
     if let (Some(runs), Some(view)) = (runs, &resident) {
         view.check(shape)?;
-        return Ok(largest_batch_of_runs(runs, shape, view, train, share));
+        let rank = share.rank.unwrap_or_default();
+        return Ok(match LookedUpBatches::new(config, shape, view, train, rank) {
+            Some(batches) => largest_of_looked_up(shape, view, batches),
+            None => largest_batch_of_runs(runs, shape, view, train, share),
+        });
     }
     let sizes = distinct_sizes([share.learnt.clone(), share.validated].concat());
     let (kept_windows, chunk_windows) = (kept_windows(config, samples), windows_in_chunk(config, samples).unwrap_or(0));
@@ -231,8 +243,19 @@ fn covering(covered: &[ShareCovered]) -> LargestBatch {
     }
 }
 
-/// Bound of dense training on the samples `train`, in the batches of `share`. The CPU validates, in
-/// one pass over each segment.
+/// The largest of `batches` of dense training. The CPU validates, in one pass over each segment.
+fn largest_of_looked_up(shape: &SampleShape, view: &SeriesView<'_>, batches: LookedUpBatches) -> LargestBatch {
+    let LookedUpBatches { sizes, largest } = batches;
+    let sizes: Vec<usize> = sizes.into_iter().collect();
+    let steps = shape.timeframes.iter().map(|timeframe| timeframe.steps).collect();
+    let none = vec![0; shape.timeframes.len()];
+    let rest = LargestBatch { shares_bars: true, series: Some(series_rows(view, shape)), ..LargestBatch::default() };
+    let rest = LargestBatch { sizes_learnt: sizes.clone(), sizes, steps, windows: none.clone(), bars: none, ..rest };
+    if largest.is_empty() { rest } else { rest.with_dense(largest) }
+}
+
+/// Bound of dense training on the samples `train`, in the batches of `share`, for a run that is too
+/// long to look them up.
 fn largest_batch_of_runs(
     runs: Runs,
     shape: &SampleShape,
@@ -527,7 +550,8 @@ mod tests {
     /// Bound of batches that bring their bars, of a series in memory and in a file alike.
     fn planned(config: &Config, samples: &SeriesInMemory, train: &SampleRanges, validation: &SampleRanges) -> Covered {
         let config = Config { keep_series: false, ..config.clone() };
-        let bound = |samples: &dyn Samples| largest_batch(&config, samples, train, validation).unwrap();
+        let rank = Rank::default();
+        let bound = |samples: &dyn Samples| largest_batch(&config, samples, train, validation, rank).unwrap();
         let planned = bound(&InFile(samples.clone()));
         assert_eq!(planned, bound(samples));
         Covered { windows: planned.windows[0], bars: planned.bars[0] }

@@ -1,13 +1,18 @@
-//! Upper bounds of a batch of dense training.
+//! Sizes of the batches of dense training, and upper bounds of them.
 
+use std::collections::BTreeSet;
 use std::iter::successors;
 use std::ops::Range;
 
-use megabatch_nn::batch::{Runs, SeriesView};
+use megabatch_nn::batch::{Grain, Runs, SeriesView};
+use megabatch_nn::memory::DenseBatch;
 use megabatch_nn::model::SampleShape;
+use megabatch_nn_cuda::bucket_steps;
+use megabatch_order::{EpochOrder, Rank};
 
 use crate::config::Config;
 use crate::data::sample_ranges::SampleRanges;
+use crate::data::schedule::Schedule;
 
 /// The pieces of consecutive samples of which a training batch consists: at most `count`, of at
 /// most `len` samples.
@@ -92,6 +97,115 @@ impl MostRuns {
     }
 }
 
+/// The batches of a rank in dense training, looked up step by step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct LookedUpBatches {
+    /// Numbers of samples, each once.
+    pub(super) sizes: BTreeSet<usize>,
+    /// The batches of which no other one is at least as large in every size.
+    pub(super) largest: Vec<DenseBatch>,
+}
+
+impl LookedUpBatches {
+    /// Most cells of a run, of all ranks together, that a plan looks up: about half a second.
+    const CELLS_MAX: u64 = 1 << 20;
+
+    /// The batches of `rank` in a run with `config` on the samples `list` of `view`; `None` of a
+    /// run that is too long to look them up.
+    pub(super) fn new(
+        config: &Config,
+        shape: &SampleShape,
+        view: &SeriesView<'_>,
+        list: &SampleRanges,
+        rank: Rank,
+    ) -> Option<Self> {
+        let runs = config.purpose().runs()?;
+        let schedule = Schedule::new(config, list.len()).ok()?;
+        let schedule = schedule.cut_into(config.batch_size, Grain::Runs).for_rank(rank);
+        // A step may begin and end within a cell.
+        let cells = (config.step_samples() / runs.longest).saturating_add(2) as u64;
+        if schedule.steps.saturating_mul(cells).saturating_mul(rank.world() as u64) > Self::CELLS_MAX {
+            return None;
+        }
+        let samples = DenseSamples::new(runs, shape, view, list);
+        let mut found = LookedUpBatches::default();
+        for step in (0..schedule.steps).map(|step| schedule.step(step)) {
+            let order = schedule.epoch(&step);
+            schedule.own_batches_of(&step).into_iter().for_each(|batch| found.add(samples.batch(&order, batch)));
+        }
+        Some(found)
+    }
+
+    fn add(&mut self, batch: DenseBatch) {
+        self.sizes.insert(batch.samples);
+        if !self.largest.iter().any(|other| other.is_at_least(&batch)) {
+            self.largest.retain(|other| !batch.is_at_least(other));
+            self.largest.push(batch);
+        }
+    }
+}
+
+/// Samples of dense training, of which batches are made.
+struct DenseSamples<'a> {
+    runs: Runs,
+    shape: &'a SampleShape,
+    view: &'a SeriesView<'a>,
+    list: &'a SampleRanges,
+    /// End of the run that begins at each sample of the list.
+    run_ends: Vec<usize>,
+}
+
+impl<'a> DenseSamples<'a> {
+    fn new(runs: Runs, shape: &'a SampleShape, view: &'a SeriesView<'a>, list: &'a SampleRanges) -> Self {
+        let mut samples = DenseSamples { runs, shape, view, list, run_ends: Vec::new() };
+        let end = |k: usize, position: usize| samples.end(k, position);
+        let goes_on = |first, position| runs.goes_on(shape, end, first, position);
+        samples.run_ends = ends_of_runs(list.len(), runs.longest, goes_on);
+        samples
+    }
+
+    /// Last bar of the window of timeframe `k` of the sample at `position` of the list.
+    fn end(&self, k: usize, position: usize) -> i64 {
+        self.view.timeframes[k].ends[self.list.sample_at(position)]
+    }
+
+    /// Sizes of the batch of the samples at the positions `batch` of `order`, as a GPU lays it.
+    fn batch(&self, order: &EpochOrder, batch: Range<usize>) -> DenseBatch {
+        let samples = batch.len();
+        let in_list = |cell: Range<usize>| {
+            // Samples of a cell follow one another in the list.
+            let first = order.sample(cell.start);
+            first..first + cell.len()
+        };
+        let runs: Vec<Range<usize>> = self.runs.cells(batch).flat_map(|cell| self.runs_in(in_list(cell))).collect();
+        let timeframes = || self.shape.timeframes.iter().enumerate();
+        let longest = timeframes().map(|(k, timeframe)| {
+            let reach = runs.iter().map(|run| self.end(k, run.end - 1).saturating_sub(self.end(k, run.start)));
+            timeframe.steps + reach.max().unwrap_or(0) as usize
+        });
+        let sample_steps: Vec<usize> = timeframes().map(|(_, timeframe)| timeframe.steps).collect();
+        let steps = bucket_steps(&longest.collect::<Vec<_>>(), &sample_steps, self.runs.longest);
+        let (mut windows, mut bars) = (Vec::new(), Vec::new());
+        for (k, &steps) in steps.iter().enumerate() {
+            // Windows that begin at one bar are one.
+            let firsts: BTreeSet<i64> = runs.iter().map(|run| self.end(k, run.start)).collect();
+            let own_bars = |(before, first): (&i64, &i64)| steps.min(first.saturating_sub(*before) as usize);
+            windows.push(firsts.len());
+            bars.push(firsts.iter().zip(firsts.iter().skip(1)).map(own_bars).sum::<usize>() + steps);
+        }
+        DenseBatch { samples, steps, windows, bars }
+    }
+
+    /// The runs of the consecutive samples at the positions `cell` of the list.
+    fn runs_in(&self, mut cell: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        std::iter::from_fn(move || {
+            let run = cell.start..cell.end.min(*self.run_ends.get(cell.start)?);
+            cell.start = run.end;
+            (!run.is_empty()).then_some(run)
+        })
+    }
+}
+
 /// End of the run that begins at each of `len` samples and has at most `longest` samples.
 fn ends_of_runs(len: usize, longest: usize, goes_on: impl Fn(usize, usize) -> bool) -> Vec<usize> {
     let mut end = 0;
@@ -109,6 +223,7 @@ fn ends_of_runs(len: usize, longest: usize, goes_on: impl Fn(usize, usize) -> bo
 #[cfg(test)]
 mod tests {
     use megabatch_gpu_core::Device;
+    use megabatch_nn::batch::{LossOn, Series, Windows};
     use megabatch_nn::model::Timeframe;
     use proptest::prelude::*;
 
@@ -192,6 +307,72 @@ mod tests {
         assert_eq!(in_part(&with_runs(48), 0..32), [(2, 32)]);
         assert_eq!(in_part(&with_runs(128), 0..32), [(1, 32)]);
         assert_eq!(in_part(&with_runs(1000), 32..64), [(1, 32)]);
+    }
+
+    /// Sizes of the batch of the samples `list`, of which the first is at `position`, as a GPU lays
+    /// it.
+    fn laid(runs: Runs, samples: &SeriesInMemory, list: &[usize], position: usize) -> DenseBatch {
+        let (shape, series) = (samples.shape(), samples.series().unwrap());
+        let mut batch = Batch::new(&Device::cpu().scope("test"), shape, list.len()).unwrap();
+        batch.take_series(&series, list).unwrap();
+        let lens: Vec<usize> = runs.in_batch(&batch.view(), position).iter().map(ExactSizeIterator::len).collect();
+        let sample_steps: Vec<usize> = shape.timeframes.iter().map(|timeframe| timeframe.steps).collect();
+        let windows_in = |(timeframe, &steps): (&Series<'_>, &usize)| {
+            let ends: Vec<usize> = list.iter().map(|&sample| timeframe.ends[sample] as usize).collect();
+            let starts: Vec<usize> = ends.iter().map(|end| end + 1 - steps).collect();
+            let mut windows = Windows::default();
+            windows.set(&starts, &ends, steps, &lens);
+            windows
+        };
+        let mut windows: Vec<Windows> = series.timeframes.iter().zip(&sample_steps).map(windows_in).collect();
+        let longest: Vec<usize> = windows.iter().map(Windows::steps).collect();
+        let steps = bucket_steps(&longest, &sample_steps, runs.longest);
+        windows.iter_mut().zip(&steps).for_each(|(windows, &steps)| windows.go_on_to(steps));
+        let each = |size: fn(&Windows) -> usize| windows.iter().map(size).collect();
+        DenseBatch { samples: list.len(), steps, windows: each(Windows::len), bars: each(Windows::bars) }
+    }
+
+    #[test]
+    fn runs_that_are_too_many_are_not_looked_up() {
+        let samples = samples(&[(1, 0); 30]);
+        let dense = Config { loss_on: LossOn::EveryStep, batch_size: 10, ..Config::default() };
+        let train = SampleRanges::from(0..30);
+        for (max_steps, is_looked_up) in [(300, true), (u64::MAX, false)] {
+            let config = Config { max_steps: Some(max_steps), ..dense.clone() };
+            let view = samples.series().unwrap();
+            let found = LookedUpBatches::new(&config, samples.shape(), &view, &train, Rank::default());
+            assert_eq!(found.is_some(), is_looked_up, "{max_steps} steps");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// The largest batches that are looked up are batches of the run, and no batch is larger.
+        #[test]
+        fn batches_are_looked_up_as_a_gpu_lays_them(
+            moved in prop::collection::vec((prop_oneof![8 => 0i64..3, 1 => 4i64..7], prop_oneof![5 => 0i64..2, 1 => 2i64..4]), 1..60),
+            (batch_size, gradient_accumulation_steps, ranks, seed) in (1usize..20, 1usize..3, 1usize..4, any::<u64>()),
+            run_length in prop_oneof![Just(None), (1usize..16).prop_map(Some)],
+        ) {
+            let base = Config { batch_size, gradient_accumulation_steps, run_length, seed, ..Config::default() };
+            let config = Config { loss_on: LossOn::EveryStep, max_steps: Some(9), ..base };
+            let (samples, train) = (samples(&moved), SampleRanges::from(0..moved.len()));
+            let (runs, view) = (config.purpose().runs().unwrap(), samples.series().unwrap());
+            for rank in 0..ranks {
+                let rank = Rank::new(rank, ranks).unwrap();
+                let found = LookedUpBatches::new(&config, samples.shape(), &view, &train, rank).unwrap();
+                let own = Schedule::new(&config, train.len()).unwrap().cut_into(batch_size, Grain::Runs).for_rank(rank);
+                let positions = (0..9).flat_map(|step| own.own_batches_of(&own.step(step)));
+                let batches = own.own_batches(0..9, &train).zip(positions);
+                let all: Vec<DenseBatch> = batches.map(|(list, part)| laid(runs, &samples, &list, part.start)).collect();
+                let is_covered = |batch: &DenseBatch| found.largest.iter().any(|largest| largest.is_at_least(batch));
+                prop_assert!(all.iter().all(is_covered), "{:?} of {:?}", found.largest, all);
+                prop_assert!(found.largest.iter().all(|largest| all.contains(largest)), "{:?} of {:?}", found.largest, all);
+                let sizes: BTreeSet<usize> = all.iter().map(|batch| batch.samples).collect();
+                prop_assert_eq!(&found.sizes, &sizes);
+            }
+        }
     }
 
     proptest! {

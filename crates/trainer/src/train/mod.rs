@@ -89,6 +89,8 @@ pub struct Trainer {
     unreadable: Vec<PathBuf>,
     /// The ranks of a run of several.
     process_group: Option<ProcessGroup>,
+    /// Peak bytes of the rank that has taken most of its GPU, of those that ended a run together.
+    gpu_peak_bytes: usize,
 }
 
 /// Data of a training run.
@@ -190,6 +192,7 @@ impl Trainer {
             target_scales: None,
             unreadable: Vec::new(),
             process_group: None,
+            gpu_peak_bytes: 0,
             carried: None,
             scaler: scaler(&config),
             device: device.clone(),
@@ -228,6 +231,12 @@ impl Trainer {
     /// The device that steps are computed on.
     pub fn device(&self) -> &Device {
         self.backend.gpu().unwrap_or(&self.device)
+    }
+
+    /// Peak bytes that a run has taken of its GPU when it ended; of several ranks, those of the one
+    /// that took most. 0 on the CPU.
+    pub fn gpu_peak_bytes(&self) -> usize {
+        self.gpu_peak_bytes
     }
 
     /// The weights as they are now.
@@ -293,7 +302,9 @@ impl Trainer {
         // Where a GPU fails, its first error says more than that its weights cannot be had.
         let synced = self.sync_to_host();
         let outcome = outcome?;
-        self.agree_at_the_end(synced)?;
+        if self.agree_at_the_end(synced)? {
+            self.gather_gpu_peak();
+        }
         Ok(outcome)
     }
 
@@ -463,19 +474,16 @@ impl Trainer {
         }
     }
 
-    /// Bound of the batches of a run on a GPU, whose memory it may take at once; `None` where it
-    /// takes memory as batches come, or batches are smaller than was planned, as those of ranks
-    /// are.
+    /// Bound of this rank's batches of a run on a GPU, whose memory it may take at once; `None`
+    /// where it takes memory as batches come, or batches are smaller than was planned.
     fn largest_batch(&self, run: &Run<'_>) -> Result<Option<LargestBatch>> {
         let is_whole = self.fallback.limits().batch_size == self.config.batch_size;
-        let takes_as_they_come = self.config.model.is_over_graphs()
-            || self.config.purpose().runs().is_some()
-            || self.process_group.is_some();
+        let takes_as_they_come = self.config.model.is_over_graphs() || self.config.purpose().runs().is_some();
         if !is_whole || takes_as_they_come || !matches!(self.backend, Backend::Cuda(_)) {
             return Ok(None);
         }
         let validation = self.config.evaluated_on_gpu(run.validation);
-        largest_batch(&self.config, run.samples, run.train, &validation).map(Some)
+        largest_batch(&self.config, run.samples, run.train, &validation, self.rank()).map(Some)
     }
 
     /// Source of the batches of a run, of up to `batch_size` samples, or graphs.

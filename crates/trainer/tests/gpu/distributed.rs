@@ -8,16 +8,17 @@ use megabatch_amp::Precision;
 use megabatch_gpu_core::Device;
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::Graphs;
-use megabatch_nn::model::AttentionKind;
+use megabatch_nn::model::{AttentionKind, SampleShape, Timeframe};
 use megabatch_simt::driver::FakeDriver;
 use megabatch_trainer::{
     Checkpoints, Config, Divergence, Error, Event, GpuFootprint, IdleRanks, InMemory, Peers, Run, SampleRanges,
-    Samples, Trainer,
+    Samples, SeriesInMemory, Trainer,
 };
 
 use crate::dense::in_runs;
+use crate::in_file::InFile;
 use crate::made_up::market;
-use crate::planning::one_after_another;
+use crate::planning::{one_after_another, with_one_gap};
 use crate::thread_peers::{Faults, ThreadPeers};
 use crate::{assert_close, bits, config, graphs, series, shape, tolerance, wave, windows, with_kernels};
 
@@ -204,17 +205,20 @@ fn ranks_that_are_left_go_on() {
     }
 }
 
-/// The peak that each of two ranks takes of its GPU.
+/// The peak that each of two ranks takes of its GPU. Both know the larger one.
 fn peaks_of_two(config: &Config, samples: &dyn Samples, train: &SampleRanges, validation: &SampleRanges) -> Vec<usize> {
-    ThreadPeers::run(2, &Faults::default(), |peers| {
+    let peaks = ThreadPeers::run(2, &Faults::default(), |peers| {
         // A ledger of its own.
         let gpu = Device::select("cuda:0").unwrap();
         let mut trainer = Trainer::on_gpu(&gpu, &Device::cpu(), config.clone(), samples.shape().clone()).unwrap();
         trainer.join(Box::new(peers), IdleRanks::Allow).unwrap();
         let run = Run { samples, train, validation, checkpoints: None };
         trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
-        Ok::<_, ()>(gpu.usage().allocated_bytes_peak)
-    })
+        Ok::<_, ()>((gpu.usage().allocated_bytes_peak, trainer.gpu_peak_bytes()))
+    });
+    let (taken, told): (Vec<usize>, Vec<usize>) = peaks.into_iter().unzip();
+    assert_eq!(told, [taken.iter().copied().max().unwrap(); 2], "{taken:?}");
+    taken
 }
 
 /// The rank with the larger share takes what was planned, to the byte.
@@ -271,6 +275,41 @@ fn ranks_take_what_was_planned_of_their_runs() {
     let taken = peaks_of_two(&config, &samples, &train, &validation);
     assert_eq!(taken[0], planned);
     assert!(taken[1] <= planned, "{taken:?} of {planned}");
+}
+
+/// As many runs as if each piece had the gap were planned.
+#[test]
+fn ranks_take_what_was_planned_of_runs_that_a_gap_ends() {
+    let (_driver, _gpu) = with_kernels();
+    let config = Config { batch_size: 24, max_steps: Some(6), ..in_runs(&config(Precision::Fp32, 1), 12) };
+    let (samples, train) = (with_one_gap(), SampleRanges::from(0..49));
+    let validation = SampleRanges::from_iter([50, 55, 59]);
+    let planned = GpuFootprint::new(&config, &samples, &train, &validation, 2).unwrap().total_bytes();
+    let taken = peaks_of_two(&config, &samples, &train, &validation).into_iter().max().unwrap();
+    assert_eq!(taken, planned);
+}
+
+/// Ranks took memory as batches came, and had less than their bound when the run ended.
+#[test]
+fn ranks_take_the_memory_of_windows_in_common_in_the_first_step() {
+    let (_driver, _gpu) = with_kernels();
+    let base = shared(&config(Precision::Fp32, 1));
+    let config = Config { max_steps: Some(6), batch_size: 64, ..base };
+    // Three samples have a window in common, and a batch seldom has one of each three.
+    let timeframe = Timeframe { name: "M1".to_owned(), steps: 20, features: 2 };
+    let shape = SampleShape { timeframes: vec![timeframe], outputs: 2 };
+    let end = |n: usize| (19 + n / 3) as i64;
+    let series = vec![(wave((end(191) as usize + 1) * 2, 0.7), (0..192).map(end).collect())];
+    let samples = SeriesInMemory::new(shape, series, wave(384, 0.3)).unwrap();
+    let (train, validation) = (SampleRanges::from(0..128), SampleRanges::from_iter([130, 140, 150]));
+    for keep_series in [true, false] {
+        let config = Config { keep_series, ..config.clone() };
+        for samples in [&samples as &dyn Samples, &InFile(samples.clone())] {
+            let planned = GpuFootprint::new(&config, samples, &train, &validation, 2).unwrap().total_bytes();
+            let taken = peaks_of_two(&config, samples, &train, &validation).into_iter().max().unwrap();
+            assert!(taken <= planned && taken as f64 > 0.97 * planned as f64, "{taken} of {planned}, {keep_series}");
+        }
+    }
 }
 
 /// Whole batches of graphs were planned, of which each rank has half.

@@ -172,6 +172,30 @@ fn dense_training_takes_what_was_planned_to_the_byte() {
     assert_eq!(planned, taken, "{SCOPES:?} and all of long windows");
 }
 
+/// Sixty samples of one timeframe, whose windows of five bars end a bar later each time. Bars are
+/// missing before the 31st.
+pub(crate) fn with_one_gap() -> SeriesInMemory {
+    let timeframe = Timeframe { name: "M1".to_owned(), steps: 5, features: 2 };
+    let shape = SampleShape { timeframes: vec![timeframe], outputs: 2 };
+    let end = |n: usize| (if n < 30 { 4 + n } else { 11 + n }) as i64;
+    let series = vec![(wave((end(59) as usize + 1) * 2, 0.7), (0..60).map(end).collect())];
+    SeriesInMemory::new(shape, series, wave(120, 0.3)).unwrap()
+}
+
+/// As many runs as if each piece had the gap, all as long as the longest, were planned.
+#[test]
+fn dense_training_takes_what_was_planned_of_runs_that_a_gap_ends() {
+    let (_driver, gpu) = with_kernels();
+    for layers in [1, 2] {
+        for (batch_size, run_length) in [(24, 12), (12, 12)] {
+            let base = in_runs(&config(Precision::Fp32, layers), run_length);
+            let config = Config { batch_size, max_steps: Some(10), ..base };
+            let [planned, taken] = planned_and_taken(&gpu, &config, &with_one_gap());
+            assert_eq!(planned, taken, "{SCOPES:?} and all with {layers} layers in batches of {batch_size}");
+        }
+    }
+}
+
 #[test]
 fn windows_that_go_on_from_bar_to_bar_keep_series_in_any_case() {
     let (_driver, gpu) = with_kernels();

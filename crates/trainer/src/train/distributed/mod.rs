@@ -185,17 +185,36 @@ impl Trainer {
     }
 
     /// Ends a run, or its steps, of which `own` is the last result on this rank. On GPUs all ranks
-    /// hear of one that has failed since the last exchange.
-    pub(in crate::train) fn agree_at_the_end(&mut self, own: Result<()>) -> Result<()> {
+    /// hear of one that has failed since the last exchange. True if ranks on GPUs end together.
+    pub(in crate::train) fn agree_at_the_end(&mut self, own: Result<()>) -> Result<bool> {
         if self.backend.gpu().is_none() {
-            return own;
+            return own.map(|()| false);
         }
         let is_done = own.is_ok();
         match self.agree_on(own) {
             // A rank that is lost by now has given its part of all steps.
-            Err(Error::Peer(_)) if is_done => Ok(()),
-            agreed => agreed,
+            Err(Error::Peer(_)) if is_done => Ok(false),
+            agreed => agreed.map(|()| true),
         }
+    }
+
+    /// Notes the peak bytes of the rank that has taken most of its GPU. Where a rank is lost by
+    /// now, they are this rank's.
+    pub(in crate::train) fn gather_gpu_peak(&mut self) {
+        let own = self.backend.gpu().map_or(0, |gpu| gpu.usage().allocated_bytes_peak);
+        let Some(process_group) = &mut self.process_group else {
+            self.gpu_peak_bytes = own;
+            return;
+        };
+        let world = process_group.peers.world();
+        let gathered = exchange(&mut *process_group.peers, 0, |peers| {
+            let message_from = |rank| {
+                let mut message = (own as u64).to_le_bytes();
+                peers.broadcast(rank, &mut message).map(|()| u64::from_le_bytes(message) as usize)
+            };
+            (0..world).map(message_from).collect::<Result<Vec<_>, PeerLost>>()
+        });
+        self.gpu_peak_bytes = gathered.ok().and_then(|(peaks, _)| peaks.into_iter().max()).unwrap_or(own);
     }
 
     /// The result of `work`, which rank 0 alone does.
