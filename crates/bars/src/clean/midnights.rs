@@ -207,7 +207,8 @@ pub(crate) fn settle_days(sources: &mut [BarFile], base: Timeframe, zone: Option
         return Ok(midnights);
     }
     midnights.own = sources.iter().map(|source| Midnights::told_by(|| source.rows.stamps())).collect();
-    if let Some(dates) = midnights.own.iter().flatten().find(|own| own.are_dates_of_weekdays()).cloned() {
+    let dates = midnights.own.iter().flatten().find(|own| own.are_dates_of_weekdays()).cloned();
+    if let Some(dates) = dates {
         for (source, own) in sources.iter().zip(&mut midnights.own) {
             if own.as_ref().is_some_and(|own| own.may_be_closes(source.rows.iter())) {
                 *own = Some(dates.clone());

@@ -269,7 +269,7 @@ pub fn is_utc_name(name: &str) -> bool {
 /// many programs write `+00:00` behind times in UTC.
 ///
 /// # Errors
-/// Those of the writer.
+/// Errors of writing.
 pub fn write_on_clock(text: &mut Vec<u8>, time: Timestamp, offset: Offset) -> io::Result<()> {
     let name = if offset == Offset::UTC { "[local]" } else { "" };
     write!(text, "{}{name}", time.display_with_offset(offset))
