@@ -115,8 +115,8 @@ impl SpacedFile {
     }
 }
 
-/// Refuses rows that have dates alone among bars of `base`, which are shorter than a day; `spacings`
-/// are the distances of all.
+/// Refuses rows that have dates alone among bars of `base`, which are shorter than a day. The
+/// distances of all are `spacings`.
 pub(super) fn refuse_dates(sources: &[SpacedFile], spacings: &Spacings, base: Timeframe) -> Result<()> {
     for source in sources.iter().filter(|_| base < Timeframe::D1) {
         if let Some(line) = source.file.dates_alone()
