@@ -8,7 +8,7 @@ use megabatch_run::config::SettingSources;
 use megabatch_run::graph::{BoxEdges, BuildRequest, Destination, GraphKind, Options, Symmetry, Widths};
 use megabatch_run::ingest::{
     BarClock, BarColumn, BarColumns, BarTimeColumn, BarTimes, Bins, Feature, FeatureList, FunctionInputs, Recipe,
-    TableColumns, Timeframe, Zone, is_iso_time, likely_symbol as likely,
+    TableColumns, Timeframe, Zone, is_iso_time, is_utc_name, likely_symbol as likely,
 };
 use megabatch_run::memory::{Policies, ReplayOptions, SnapshotOptions, Trace, replay, snapshot};
 use megabatch_run::synth::{self, Filter, Layout, SampleOptions, SampleWindows};
@@ -148,6 +148,12 @@ pub(crate) fn clock_and_symbols(py: Python<'_>, path: PathBuf) -> PyResult<Clock
 #[pyfunction]
 pub(crate) fn is_time(text: &str) -> bool {
     is_iso_time(text)
+}
+
+/// True for a name of UTC: clocks of other zones may have its offset for a time.
+#[pyfunction]
+pub(crate) fn is_utc(zone: &str) -> bool {
+    is_utc_name(zone)
 }
 
 /// The first of `symbols` that `name` may be another name of.

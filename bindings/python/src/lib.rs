@@ -30,7 +30,7 @@ mod _megabatch {
     #[pymodule_export]
     use crate::commands::{
         append, bar_columns, bars_of_ticks, build_graphs, clock_and_symbols, doctor, feature_columns, feature_names,
-        function_inputs, ingest, is_time, leak, likely_symbol, memory_snapshot, replay_memory, symbol_columns,
+        function_inputs, ingest, is_time, is_utc, leak, likely_symbol, memory_snapshot, replay_memory, symbol_columns,
         synthesize, timeframe_name, timeframes, write_bars,
     };
     #[pymodule_export]

@@ -971,46 +971,57 @@ class Following(InFolder):
         self.assertGreater(len(expected), 70)
         appended = mb.ingest(past, out=self.folder / "longer.h5", **options).append(coming).fingerprint()
         new_york = mb.ingest(past.tz_localize("America/New_York"), out=self.folder / "new-york.h5", **options)
-        sessions = (("America/New_York", 16), ("America/New_York", 19), ("America/New_York", 20), ("Europe/Berlin", 17))
-        for zone, hour in (*sessions, ("Europe/London", 17)):
+        new_yorks = (("America/New_York", 16), ("America/New_York", 19), ("America/New_York", 20))
+        # London's winter has the offset of UTC, whose whole hours are midnights of other exchanges.
+        sessions = (*new_yorks, ("Europe/Berlin", 17), ("Europe/London", 17), ("Europe/London", 23))
+        for zone, hour in sessions:
             closes = coming.set_index((coming.index + pandas.Timedelta(hours=hour)).tz_localize(zone).rename("time"))
             rows = [row for _, row in closes.iterrows()]
             for data in (ds, new_york) if zone == "America/New_York" else (ds,):
                 self.assertEqual([one.time for one in run.follow(rows, data=data)], expected, f"{zone} {hour} {data.path}")
-            if (zone, hour) not in sessions:
-                continue
             plain = closes.reset_index()
             for table in (closes, polars.from_pandas(plain), pyarrow.Table.from_pandas(plain)):
                 self.assertEqual([one.time for one in run.follow(table)], expected, f"{zone} {hour} {type(table)}")
             longer = mb.ingest(past, out=self.folder / "longer.h5", **options)
             self.assertEqual(longer.append(closes).fingerprint(), appended, f"{zone} {hour}")
+            # Three rows of winter.
+            few = mb.ingest(past, out=self.folder / "few.h5", **options).append(coming[:3]).fingerprint()
+            longer = mb.ingest(past, out=self.folder / "longer.h5", **options)
+            self.assertEqual(longer.append(closes[:3]).fingerprint(), few, f"{zone} {hour}")
 
-    def test_a_zone_of_pytz_is_ahead_in_summer_too(self) -> None:
-        from megabatch import _pushed_bar
+    def test_london_in_winter_is_told_from_utc(self) -> None:
+        import zoneinfo
+
+        import pandas
+        import polars
+        import pyarrow
+        from megabatch import _frames, _pushed_bar
 
         class London(datetime.tzinfo):
-            """A zone as pytz has it: one object an offset."""
-
-            def __init__(self, hours: int) -> None:
-                self._ahead = datetime.timedelta(hours=hours)
+            """A zone of a program's own, without a name."""
 
             def utcoffset(self, _time: datetime.datetime | None) -> datetime.timedelta:
-                return self._ahead
+                return datetime.timedelta(0)
 
             def dst(self, _time: datetime.datetime | None) -> datetime.timedelta:
-                return self._ahead
+                return datetime.timedelta(0)
 
-            def tzname(self, _time: datetime.datetime | None) -> str:
-                return "London"
+            def tzname(self, _time: datetime.datetime | None) -> str | None:
+                return None
 
-            def fromutc(self, time: datetime.datetime) -> datetime.datetime:
-                own = London(int(4 <= time.month <= 10))
-                return (time + own._ahead).replace(tzinfo=own)
-
-        winter = datetime.datetime(2024, 1, 31, 16, 30, tzinfo=London(0))
-        self.assertEqual(_pushed_bar.time_text(winter, None), "2024-01-31T16:45:00+00:15")
-        utc = winter.replace(tzinfo=datetime.timezone.utc)
-        self.assertEqual(_pushed_bar.time_text(utc, None), "2024-01-31T16:30:00Z")
+        time = datetime.datetime(2024, 1, 31, 23, 0)
+        for zone in (zoneinfo.ZoneInfo("Europe/London"), London()):
+            self.assertEqual(_pushed_bar.time_text(time.replace(tzinfo=zone), None), "2024-01-31T23:00:00+00:00[local]")
+        for zone in (datetime.timezone.utc, zoneinfo.ZoneInfo("UTC"), zoneinfo.ZoneInfo("Etc/UTC"), zoneinfo.ZoneInfo("GMT")):
+            self.assertEqual(_pushed_bar.time_text(time.replace(tzinfo=zone), None), "2024-01-31T23:00:00Z")
+        for name, offsets in (("Europe/London", [0, 0]), ("UTC", None), ("America/New_York", [-18_000, -18_000])):
+            index = pandas.DatetimeIndex([time, time + datetime.timedelta(days=1)], name="time").tz_localize(name)
+            frame = pandas.DataFrame({"open": 1.0, "high": 1.0, "low": 1.0, "close": 1.0}, index=index)
+            plain = frame.reset_index()
+            for table in (frame, polars.from_pandas(plain), pyarrow.Table.from_pandas(plain)):
+                (bars,) = _frames.by_symbol(table, None).values()
+                found = None if bars.east_s is None else bars.east_s.tolist()
+                self.assertEqual((found, bars.is_utc), (offsets, True), f"{name} {type(table)}")
 
     def test_bars_of_a_series_without_a_symbol_may_have_one(self) -> None:
         # `no row of the frame has the symbol BARS` is nothing that a caller knows of.

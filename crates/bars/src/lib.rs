@@ -93,6 +93,6 @@ pub use ticks::reader::{DroppedTicks, TickBarReader, TickSummary};
 pub use time::bin_clock::BinClock;
 pub use time::date_order::DateOrder;
 pub use time::timeframe::Timeframe;
-pub use time::timestamp::{is_iso_time, listed};
+pub use time::timestamp::{is_iso_time, is_utc_name, listed, write_on_clock};
 pub use time::zone::Zone;
 pub use unknown_name::UnknownName;

@@ -35,7 +35,7 @@ use crate::parse::own_zone::OwnZone;
 use crate::parse::symbol_column::LikelySymbols;
 use crate::parse::symbol_rows::SymbolRows;
 use crate::place::{ObserveBytes, ReadPlace, StoredBars, for_each_bar};
-use crate::read::by_timeframe::{ByTimeframe, SpacedFile};
+use crate::read::by_timeframe::{ByTimeframe, SpacedFile, refuse_dates};
 use crate::read::compared::ComparedFiles;
 use crate::read::joined::{RowLines, join_equal};
 use crate::read::profile::BarProfile;
@@ -263,7 +263,7 @@ fn read_sources(
     sources.iter().for_each(|source| spacings.extend(&source.spacings));
     let base = spacings.base(options.base)?;
     let options = &options.for_bars(base);
-    sources.iter().try_for_each(|source| source.refuse_dates(base))?;
+    refuse_dates(&sources, &spacings, base)?;
     let sources = sources.into_iter().map(|source| source.on_grid(base));
     let sources: Vec<SpacedFile> = sources.collect::<Result<_>>()?;
     let mut spacings = Spacings::default();
@@ -437,7 +437,7 @@ impl FileBars {
         let mut sink = place.sink(clock.base, rows.width())?;
         let mut east_ns = 0;
         in_order(&rows, clock, &mut ledger, place.rows(), |row, bar| {
-            east_ns = row.east_ns.min(east_ns);
+            east_ns = row.east_ns.unwrap_or_default().min(east_ns);
             sink.push(bar)
         })?;
         let bars = sink.finish()?;

@@ -518,11 +518,13 @@ fn rows_of_days_are_no_bars_of_minutes() {
         "<DATE>\t<OPEN>\t<HIGH>\t<LOW>\t<CLOSE>\t<TICKVOL>\n2018.07.03\t2\t4\t1\t2\t1\n2018.07.04\t2\t4\t1\t2\t1\n";
     let (midnight, months) =
         ("2018.07.03,00:00,2,4,1,2,1\n", "2018.07.03,00:00,2,4,1,2,1\n2018.08.03,00:00,2,4,1,2,1\n");
+    let few_days: String = (7..11).map(|month| format!("2018.{month:02}.03,00:00,2,4,1,2,1\n")).collect();
     let stated = ReadOptions { base: Some(Timeframe::M5), overlaps: Overlaps::EqualOnce, ..ReadOptions::default() };
     for options in [&stated, &ReadOptions { overlaps: Overlaps::EqualOnce, ..ReadOptions::default() }] {
         let read_beside =
             |name: &str, text: &str| read_texts(&[("EURUSD_M5.csv", fives.as_str()), (name, text)], options);
         for (name, text, timeframe) in [
+            ("EURUSD_D1_fix.csv", few_days.as_str(), Timeframe::D1),
             ("EURUSD_Daily_201807030000_201807040000.csv", days, Timeframe::D1),
             ("EURUSD1440.csv", midnight, Timeframe::D1),
             ("EURUSD240.csv", midnight, Timeframe::H4),
@@ -553,6 +555,34 @@ fn rows_of_days_are_no_bars_of_minutes() {
         // A midnight may have no time of day.
         let bars = read_beside("EURUSD_new.csv", "2018-07-03 23:55,2,4,1,2,1\n2018-07-04,2,4,1,2,1\n").unwrap().bars;
         assert_eq!(bars.len(), 202);
+    }
+}
+
+/// Programs leave out the time of day where every row of a file is at midnight.
+#[test]
+fn a_date_alone_that_goes_on_with_a_series_is_its_bar_at_midnight() {
+    for (base, step) in [(Timeframe::H1, 1), (Timeframe::H4, 4)] {
+        let row = |day: usize, hour: usize| format!("2018-07-{day:02} {hour:02}:00,2,4,1,2,1\n");
+        let days = |days: &[usize]| -> String {
+            days.iter().flat_map(|&day| (0..24).step_by(step).map(move |hour| row(day, hour))).collect()
+        };
+        let options = ReadOptions { base: Some(base), ..ReadOptions::default() };
+        let read_behind = |earlier: &str, date: &str, later: &str| {
+            let date = format!("{date},2,4,1,2,1\n");
+            let files = [("EURUSD_1.csv", earlier), ("EURUSD_2.csv", date.as_str()), ("EURUSD_3.csv", later)];
+            read_texts(&files[..if later.is_empty() { 2 } else { 3 }], &options)
+        };
+        let two_weeks = days(&[2, 3, 4, 5, 6, 9, 10, 11, 12, 13]);
+        for (earlier, date) in [(days(&[2]), "2018-07-03"), (two_weeks.clone(), "2018-07-16")] {
+            let count = earlier.lines().count();
+            assert_eq!(read_behind(&earlier, date, "").unwrap().bars.len(), count + 1, "{base} {date}");
+            let later = format!("{date} {step:02}:00,2,4,1,2,1\n");
+            assert_eq!(read_behind(&earlier, date, &later).unwrap().bars.len(), count + 2, "{base} {date}");
+        }
+        for (earlier, date) in [(days(&[2]), "2018-07-04"), (two_weeks, "2018-07-15")] {
+            let error = read_behind(&earlier, date, "").unwrap_err();
+            assert!(matches!(error, Error::LongerBars { line: 1, .. }), "{base} {date}: {error}");
+        }
     }
 }
 

@@ -59,7 +59,7 @@ class Bars:
     empty_rows: int = 0
     """Rows without prices that were left out."""
     east_s: npt.NDArray[np.int32] | None = None
-    """Seconds east of UTC on the clock of each row whose times have a zone, which tell its date."""
+    """Seconds east of UTC on the clock of each row, which tell its date, where the times have another zone."""
 
     def is_empty(self) -> bool:
         """True if no row has a price."""
@@ -125,13 +125,21 @@ class _Times:
     time_ns: npt.NDArray[np.int64]
     is_utc: bool
     east_s: npt.NDArray[np.int32] | None = None
-    """Seconds east of UTC on the clock of each row, where that is another."""
+    """Seconds east of UTC on the clock of each row, where its zone is another."""
 
     @staticmethod
-    def in_zone(time_ns: npt.NDArray[np.int64], wall_ns: npt.NDArray[np.int64]) -> _Times:
-        """Times of a zone, whose clock shows `wall_ns`."""
+    def in_zone(time_ns: npt.NDArray[np.int64], wall_ns: npt.NDArray[np.int64], zone: object) -> _Times:
+        """Times of a `zone`, whose clock shows `wall_ns`."""
+        if is_utc(zone):
+            return _Times(time_ns, is_utc=True)
         east_s = np.where(time_ns == _NAT, 0, (wall_ns - time_ns) // 1_000_000_000).astype(np.int32)
-        return _Times(time_ns, is_utc=True, east_s=east_s if np.any(east_s) else None)
+        return _Times(time_ns, is_utc=True, east_s=east_s)
+
+
+def is_utc(zone: object) -> bool:
+    """True for UTC. Clocks of other zones may have its offset for a time, as London's in winter, and dates of their own."""
+    name = zone.tzname(None) if isinstance(zone, datetime.tzinfo) else None
+    return _megabatch.is_utc(name or str(zone))
 
 
 def is_frame(data: object) -> bool:
@@ -955,8 +963,8 @@ def _stamp_times(stamps: Any) -> _Times:
         wall = pyarrow.compute.local_timestamp(stamps)
     except pyarrow.ArrowInvalid:
         # Of a zone that pyarrow does not know, as older versions know no offsets, the times are known.
-        wall = stamps
-    return _Times.in_zone(ticks(stamps), ticks(wall))
+        return _Times(ticks(stamps), is_utc=True)
+    return _Times.in_zone(ticks(stamps), ticks(wall), zone)
 
 
 def _are_periods(series: Any) -> bool:
@@ -1048,7 +1056,8 @@ class _Pandas(_Table):
             raise _Pandas._wrong_times(series, name)
         # Types of pyarrow have their zone elsewhere.
         kind = getattr(series.dtype, "pyarrow_dtype", series.dtype)
-        if getattr(kind, "tz", None) is None:
+        zone = getattr(kind, "tz", None)
+        if zone is None:
             return _Times(_nanoseconds(series.to_numpy()), is_utc=False)
         if kind is not series.dtype:
             import pyarrow
@@ -1056,7 +1065,7 @@ class _Pandas(_Table):
             # Before version 3 pandas takes UTC for the clock of these types.
             return _stamp_times(pyarrow.array(series))
         utc, wall = series.dt.tz_convert("UTC").dt.tz_localize(None), series.dt.tz_localize(None)
-        return _Times.in_zone(_nanoseconds(utc.to_numpy()), _nanoseconds(wall.to_numpy()))
+        return _Times.in_zone(_nanoseconds(utc.to_numpy()), _nanoseconds(wall.to_numpy()), zone)
 
 
 class _Polars(_Table):
@@ -1092,7 +1101,7 @@ class _Polars(_Table):
         times = series.cast(polars.Datetime("ns", zone))
         if zone is None:
             return _Times(ticks(times), is_utc=False)
-        return _Times.in_zone(ticks(times), ticks(times.dt.replace_time_zone(None)))
+        return _Times.in_zone(ticks(times), ticks(times.dt.replace_time_zone(None)), zone)
 
 
 class _Arrow(_Table):

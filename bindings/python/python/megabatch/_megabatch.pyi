@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "bars_of_ticks", "build_graphs", "clock_and_symbols", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "is_time", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "read_context", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "symbol_columns", "synthesize", "timeframe_name", "timeframes", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "bars_of_ticks", "build_graphs", "clock_and_symbols", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "is_time", "is_utc", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "read_context", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "symbol_columns", "synthesize", "timeframe_name", "timeframes", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -416,6 +416,11 @@ def inspect(path: str | PathLike[str], all: bool) -> tuple[str, dict[str, Any]]:
 def is_time(text: str) -> bool:
     """
     True for a text that is the time of a bar, as `push` takes it.
+    """
+
+def is_utc(zone: str) -> bool:
+    """
+    True for a name of UTC: clocks of other zones may have its offset for a time.
     """
 
 def leak(path: str | PathLike[str], source: SupportsGetItem[int, str | PathLike[str]], context: SupportsGetItem[int, str], samples: SupportsIndex, seed: SupportsIndex, set: SupportsGetItem[int, str], functions: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:

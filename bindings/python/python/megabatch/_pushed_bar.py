@@ -195,19 +195,10 @@ def _as_text(time: Any, zone: str | None) -> str:
 def _with_offset(time: datetime.datetime) -> str:
     """A time with a zone, whose offset tells the date on its clock."""
     east = time.utcoffset() or datetime.timedelta()
-    if not east and time.hour < 23 and time.time() != datetime.time() and _is_ahead_in_summer(time):
-        # London in winter has the offset of UTC, whose times may be midnights of another exchange.
-        return time.astimezone(datetime.timezone(datetime.timedelta(minutes=15))).isoformat()
-    if not east or east % datetime.timedelta(minutes=1):
+    if _frames.is_utc(time.tzinfo) or east % datetime.timedelta(minutes=1):
         return time.astimezone(datetime.timezone.utc).replace(tzinfo=None).isoformat() + "Z"
-    return time.isoformat()
-
-
-def _is_ahead_in_summer(time: datetime.datetime) -> bool:
-    """True for a zone whose clock is ahead of UTC in summer."""
-    # A time of pytz keeps its offset where its month is replaced.
-    summer = datetime.datetime(time.year, 7, 1, tzinfo=datetime.timezone.utc)
-    return bool(summer.astimezone(time.tzinfo).utcoffset())
+    # Many programs write +00:00 behind times in UTC, and so it has a name for London in winter.
+    return time.isoformat() + ("" if east else "[local]")
 
 
 def _with_number_of_month(text: str) -> str:

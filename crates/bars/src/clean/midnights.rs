@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-use crate::clean::sessions::SessionDays;
+use crate::clean::sessions::{SessionDays, is_at_a_weekend};
 use crate::error::Result;
 use crate::parse::bar_file::BarFile;
 use crate::parse::row::BarRow;
@@ -109,7 +109,7 @@ impl Midnights {
         let [_, commonest, _] = self.times_of_day;
         let are_dates = !self.are_utc && commonest == 0;
         let utc = Zone::utc();
-        let zone = zone.or((are_dates && row.east_ns == 0).then_some(&utc));
+        let zone = zone.or((are_dates && row.east_ns.is_none()).then_some(&utc));
         let stated = if are_dates { row.stated_day() } else { self.stated_midnight(row) };
         stated.or_else(|| self.before(row.stamp, zone))
     }
@@ -117,10 +117,29 @@ impl Midnights {
     /// The midnight before a row with a time of day, on the clock whose offset it states, where
     /// these midnights are of that clock.
     fn stated_midnight(&self, row: &BarRow) -> Option<RowTime> {
-        let midnight = row.stated_day()?.ns() - row.east_ns;
+        let midnight = row.stated_day()?.ns() - row.east_ns?;
         let is_one = |ns: i64| self.times_of_day.contains(&time_of_day(ns));
         // Midnights of summer may be written with the offset of winter.
         (self.are_utc && is_one(midnight) && !is_one(row.stamp.ns())).then_some(RowTime::Utc(midnight))
+    }
+
+    /// True for dates of a market that rests at weekends.
+    fn are_dates_of_weekdays(&self) -> bool {
+        let are_dates = !self.are_utc && self.ns.iter().all(|&ns| time_of_day(ns) == 0);
+        are_dates && SessionDays::told_by(self.ns.iter().copied()) == SessionDays::SameDay
+    }
+
+    /// True if these are times of UTC's midnight at which days may end, such as 19:00 in New York:
+    /// on the clock whose offset they state, no row is within an hour of midnight or at a weekend.
+    fn may_be_closes(&self, mut rows: impl Iterator<Item = BarRow>) -> bool {
+        let is_close = |row: BarRow| {
+            row.stated_time().is_some_and(|time| {
+                let is_by_day = (HOUR_NS + 1..DAY_NS - HOUR_NS).contains(&time_of_day(time));
+                is_by_day && !is_at_a_weekend(time.div_euclid(DAY_NS))
+            })
+        };
+        let [_, commonest, _] = self.times_of_day;
+        self.are_utc && commonest == 0 && rows.all(is_close)
     }
 
     /// Times of rows, and those of their midnights in the place of times of day.
@@ -180,19 +199,26 @@ impl FileMidnights {
 }
 
 /// Puts the rows of files of days that carry a time of day at their midnights, and warns of them.
-/// The midnights of all files together count for files that show none.
+/// The midnights of all files together count for files that show none, and dates for files of
+/// closes.
 pub(crate) fn settle_days(sources: &mut [BarFile], base: Timeframe, zone: Option<&Zone>) -> Result<FileMidnights> {
     let mut midnights = FileMidnights::default();
     if base != Timeframe::D1 {
         return Ok(midnights);
     }
-    for source in sources.iter_mut() {
-        let rows = &source.rows;
-        let own = Midnights::told_by(|| rows.stamps());
-        if let Some(own) = &own {
+    midnights.own = sources.iter().map(|source| Midnights::told_by(|| source.rows.stamps())).collect();
+    let dates = midnights.own.iter().flatten().find(|own| own.are_dates_of_weekdays()).cloned();
+    if let Some(dates) = dates {
+        for (source, own) in sources.iter().zip(&mut midnights.own) {
+            if own.as_ref().is_some_and(|own| own.may_be_closes(source.rows.iter())) {
+                *own = Some(dates.clone());
+            }
+        }
+    }
+    for (source, own) in sources.iter_mut().zip(&midnights.own) {
+        if let Some(own) = own {
             own.settle(source, zone)?;
         }
-        midnights.own.push(own);
     }
     if midnights.own.iter().any(Option::is_none) {
         let all = &*sources;
@@ -309,7 +335,8 @@ mod tests {
         for (midnight, east) in [(5 * HOUR_NS, -5), (4 * HOUR_NS, -4)] {
             let stamps: Vec<RowTime> = weekdays(13, midnight).into_iter().map(RowTime::Utc).collect();
             let own = midnights(&stamps).unwrap();
-            let row = |ns: i64, east: i64| BarRow { east_ns: east * HOUR_NS, ..BarRow::flat(RowTime::Utc(ns), 1.0, 1) };
+            let row =
+                |ns: i64, east: i64| BarRow { east_ns: Some(east * HOUR_NS), ..BarRow::flat(RowTime::Utc(ns), 1.0, 1) };
             let evening = 22 * DAY_NS;
             assert_eq!(own.before_row(&row(evening, east), None), Some(RowTime::Utc(21 * DAY_NS + midnight)));
             assert_eq!(own.before_row(&row(21 * DAY_NS + midnight, east), None), None);
@@ -332,15 +359,23 @@ mod tests {
         let live = RowTime::Utc(21 * DAY_NS + 20 * HOUR_NS + 30 * MINUTE_NS);
         assert_eq!(own.before(live, Some(&utc)), Some(RowTime::Wall(21 * DAY_NS)));
         // 20:00 in New York without its zone, and its midnight.
-        let stated = |stamp: RowTime| BarRow { east_ns: -5 * HOUR_NS, ..BarRow::flat(stamp, 1.0, 1) };
+        let stated = |stamp: RowTime| BarRow { east_ns: Some(-5 * HOUR_NS), ..BarRow::flat(stamp, 1.0, 1) };
         assert_eq!(own.before_row(&stated(evening), None), Some(RowTime::Wall(21 * DAY_NS)));
         assert_eq!(own.before_row(&stated(RowTime::Utc(21 * DAY_NS + 5 * HOUR_NS)), None), None);
         // 20:30 in UTC and the midnight of Tokyo, and that of Nepal, which states its offset.
         let in_utc = |stamp: RowTime| BarRow::flat(stamp, 1.0, 1);
         assert_eq!(own.before_row(&in_utc(live), None), Some(RowTime::Wall(21 * DAY_NS)));
         assert_eq!(own.before_row(&in_utc(tokyo), None), None);
+        // London's clock in winter, on which no other exchange has its midnight.
+        let london = |hour: i64| BarRow { east_ns: Some(0), ..in_utc(RowTime::Utc(21 * DAY_NS + hour * HOUR_NS)) };
+        for zone in [None, Some(&utc)] {
+            for hour in [16, 23] {
+                assert_eq!(own.before_row(&london(hour), zone), Some(RowTime::Wall(21 * DAY_NS)), "{hour}");
+            }
+            assert_eq!(own.before_row(&london(0), zone), None);
+        }
         let east_ns = 5 * HOUR_NS + 45 * MINUTE_NS;
-        let nepal = BarRow { east_ns, ..in_utc(RowTime::Utc(21 * DAY_NS - east_ns)) };
+        let nepal = BarRow { east_ns: Some(east_ns), ..in_utc(RowTime::Utc(21 * DAY_NS - east_ns)) };
         assert_eq!(own.before_row(&nepal, None), None);
     }
 }

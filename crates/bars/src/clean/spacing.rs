@@ -171,6 +171,16 @@ impl Spacings {
         2 * self.months() > self.total
     }
 
+    /// True for bars of a timeframe of which most are a month apart.
+    pub(crate) fn may_be_few_of(&self, timeframe: Timeframe) -> bool {
+        self.are_months() && self.are_multiples_of(timeframe)
+    }
+
+    /// True if two neighbouring bars are that far apart.
+    pub(crate) fn have(&self, spacing_ns: i64) -> bool {
+        self.counts.contains_key(&spacing_ns)
+    }
+
     /// True for bars that may be of months, if a name says so, or that are by their distances.
     pub(crate) fn may_be_months(&self, is_named: bool) -> bool {
         if is_named { self.total == 0 || self.are_months() } else { self.total >= SHOWN_MIN && self.are_months() }

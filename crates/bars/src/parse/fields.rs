@@ -94,9 +94,10 @@ impl<'a> RowFields<'a> {
         columns.clock.is_none() && self.get(columns.time).is_some_and(|time| is_date(time, style))
     }
 
-    /// Nanoseconds east of UTC by the offset that the row's time states; 0 for one that has none.
-    pub(crate) fn stated_offset(&self, columns: &BarColumns) -> i64 {
-        self.get(columns.clock.unwrap_or(columns.time)).map_or(0, stated_offset)
+    /// Nanoseconds east of UTC on the clock whose offset the row's time states; `None` for a time
+    /// in UTC.
+    pub(crate) fn stated_offset(&self, columns: &BarColumns) -> Option<i64> {
+        self.get(columns.clock.unwrap_or(columns.time)).and_then(stated_offset)
     }
 
     /// The number in a column.

@@ -14,8 +14,8 @@ pub(crate) const NOISE_MAX: f64 = 1.0 / (1 << 24) as f64;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct BarRow {
     pub(crate) stamp: RowTime,
-    /// Nanoseconds east of UTC by the offset that the row states; 0 where it states none.
-    pub(crate) east_ns: i64,
+    /// Nanoseconds east of UTC on the clock whose offset the row states; `None` where it is UTC.
+    pub(crate) east_ns: Option<i64>,
     pub(crate) open: f64,
     pub(crate) high: f64,
     pub(crate) low: f64,
@@ -85,7 +85,7 @@ impl BarRow {
             let found = found(fields, columns.time);
             RowFault::unreadable(format!("a timestamp of format {} in field {}{found}", format.name, columns.time + 1))
         })?;
-        let east_ns = if stamp.is_utc() { fields.stated_offset(columns) } else { 0 };
+        let east_ns = stamp.is_utc().then(|| fields.stated_offset(columns)).flatten();
         let mut row = BarRow {
             stamp,
             east_ns,
@@ -165,11 +165,17 @@ impl BarRow {
         self.high >= top * (1.0 - NOISE_MAX) && self.low <= bottom * (1.0 + NOISE_MAX)
     }
 
+    /// The row's time on the clock whose offset it states.
+    pub(crate) fn stated_time(&self) -> Option<i64> {
+        let RowTime::Utc(ns) = self.stamp else { return None };
+        self.east_ns.map(|east_ns| ns + east_ns)
+    }
+
     /// The date of a row with a time of day, on the clock whose offset it states.
     pub(crate) fn stated_day(&self) -> Option<RowTime> {
-        let RowTime::Utc(ns) = self.stamp else { return None };
-        let time_of_day = (ns + self.east_ns).rem_euclid(DAY_NS);
-        (self.east_ns != 0 && time_of_day != 0).then_some(RowTime::Wall(ns + self.east_ns - time_of_day))
+        let time = self.stated_time()?;
+        let time_of_day = time.rem_euclid(DAY_NS);
+        (time_of_day != 0).then_some(RowTime::Wall(time - time_of_day))
     }
 
     /// True if both have the same values.
@@ -191,7 +197,7 @@ impl BarRow {
     pub(crate) fn new(stamp: RowTime, open: f64, high: f64, low: f64, close: f64, line: u64) -> BarRow {
         BarRow {
             stamp,
-            east_ns: 0,
+            east_ns: None,
             open,
             high,
             low,

@@ -12,6 +12,8 @@ use crate::time::timestamp::{MINUTE_NS, RowTime};
 const WORDS: usize = 8;
 /// Unit of offsets.
 const QUARTER_NS: i64 = 15 * MINUTE_NS;
+/// The byte of a row that states no offset.
+const NO_OFFSET: i8 = i8::MIN;
 /// Place of the kind of stamp, behind the byte of the offset.
 const KIND_BIT: u32 = 8;
 const LINE_BIT: u32 = KIND_BIT + 1;
@@ -177,8 +179,8 @@ impl RowShape {
         };
         let RowAdjustment { factor, split, dividend } = row.event;
         words.clear();
-        let quarters = i8::try_from(row.east_ns / QUARTER_NS).unwrap_or(0).cast_unsigned();
-        let line = row.line << LINE_BIT | is_utc << KIND_BIT | u64::from(quarters);
+        let quarters = row.east_ns.and_then(|east_ns| i8::try_from(east_ns / QUARTER_NS).ok()).unwrap_or(NO_OFFSET);
+        let line = row.line << LINE_BIT | is_utc << KIND_BIT | u64::from(quarters.cast_unsigned());
         words.extend([ns.cast_unsigned(), line]);
         let mut push = |numbers: &[f64]| words.extend(numbers.iter().map(|number| number.to_bits()));
         push(&[row.open, row.high, row.low, row.close, row.volume, row.spread]);
@@ -205,9 +207,10 @@ impl RowShape {
             true => RowAdjustment { factor: number(8), split: number(9), dividend: number(10) },
         };
         let [quarters, ..] = words[1].to_le_bytes();
+        let quarters = Some(quarters.cast_signed()).filter(|&quarters| quarters != NO_OFFSET);
         BarRow {
             stamp: stamp_of(words),
-            east_ns: i64::from(quarters.cast_signed()) * QUARTER_NS,
+            east_ns: quarters.map(|quarters| i64::from(quarters) * QUARTER_NS),
             open: number(2),
             high: number(3),
             low: number(4),
@@ -249,7 +252,7 @@ mod tests {
             volume: 7.5,
             spread: 0.125,
             columns: columns.clone(),
-            east_ns: -14 * QUARTER_NS,
+            east_ns: Some(-14 * QUARTER_NS),
             ..BarRow::new(RowTime::Utc(-5), 1.0, 3.0, 0.5, 2.0, u64::MAX >> LINE_BIT)
         };
         let second = BarRow { event, columns, ..BarRow::flat(RowTime::Wall(9), 4.0, 8) };
@@ -264,6 +267,8 @@ mod tests {
             assert_eq!(store.iter().collect::<Vec<_>>(), [second.clone(), first.clone()]);
             store.update(|row| row.spread += 1.0).unwrap();
             assert_eq!(store.get(1).spread, 1.125);
+            store.update(|row| row.east_ns = row.east_ns.map(|_| 0)).unwrap();
+            assert_eq!(store.iter().map(|row| row.east_ns).collect::<Vec<_>>(), [None, Some(0)]);
             assert_eq!(store.stamps().collect::<Vec<_>>(), [RowTime::Wall(9), RowTime::Utc(-5)]);
             for (dropped, left) in [(0..0, vec![RowTime::Wall(9), RowTime::Utc(-5)]), (0..1, vec![RowTime::Utc(-5)])] {
                 let kept = store.without(std::slice::from_ref(&dropped)).unwrap();

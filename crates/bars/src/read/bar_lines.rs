@@ -96,6 +96,10 @@ pub struct BarLines {
     field_count: usize,
     /// True once a row had a time of day.
     has_times_of_day: bool,
+    /// Time of the rows whose times are dates alone, before one has a time of day.
+    date: Option<RowTime>,
+    /// Lines of these rows that are bars once a row has a time of day.
+    date_lines: Vec<(u64, Vec<u8>)>,
     ledger: RowLedger,
     complaints: Vec<String>,
     notes: Vec<String>,
@@ -143,6 +147,8 @@ impl BarLines {
             unfinished_line: None,
             field_count: 0,
             has_times_of_day: false,
+            date: None,
+            date_lines: Vec::new(),
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
             notes: Vec::new(),
@@ -194,7 +200,8 @@ impl BarLines {
     }
 
     /// Takes the next line, with or without its end. Returns its bars in order of time: none for a
-    /// line that is no row, else one, or several if the line reveals the format of those before it.
+    /// line that is no row, else one, or several if the line reveals the format of those before it,
+    /// or that a date alone before it is a midnight.
     ///
     /// # Errors
     /// [`Error::BadRow`] under [`OnError::Fail`]; [`Error::UnknownFormat`] once enough lines came;
@@ -206,7 +213,7 @@ impl BarLines {
         // Files that were joined have the mark of each.
         let text = line.strip_prefix(BYTE_ORDER_MARK).unwrap_or(line).trim_ascii_end();
         if let Some(format) = self.format {
-            return Ok(self.row(&format, self.count, text)?.into_iter().collect());
+            return self.rows(&format, self.count, text);
         }
         self.head.push((self.count, text.to_vec()));
         match self.detect() {
@@ -226,11 +233,16 @@ impl BarLines {
         self.push(line)
     }
 
-    /// Fails if lines came and none of them revealed their format.
+    /// Fails if lines came and none of them revealed their format, or the times of all are dates
+    /// alone.
     ///
     /// # Errors
-    /// [`Error::UnknownFormat`]; [`Error::BadRow`] for a header and a part of a row.
+    /// [`Error::UnknownFormat`]; [`Error::BadRow`] for a header and a part of a row;
+    /// [`Error::LongerBars`].
     pub fn finish(&self) -> Result<()> {
+        if let Some((line, _)) = self.date_lines.first() {
+            return Err(Error::dates_alone(&self.name, *line, self.base));
+        }
         match self.detect() {
             Err(reason) if self.format.is_none() && self.head.iter().any(|(_, text)| !text.is_empty()) => {
                 Err(self.unfinished_first_row().unwrap_or_else(|| reason.into_error(&self.name, &self.head)))
@@ -324,10 +336,44 @@ impl BarLines {
                     self.own_columns.check(&self.name)?;
                     self.header = text;
                 }
-                _ => bars.extend(self.row(&format, line, &text)?),
+                _ => bars.extend(self.rows(&format, line, &text)?),
             }
         }
         Ok(bars)
+    }
+
+    /// The bars of one line. Among bars that are shorter than a day, a date alone is a midnight
+    /// behind a row with a time of day, and where its bar was known before or is the next one.
+    /// Others wait for a row with a time of day.
+    fn rows(&mut self, format: &RowFormat, line: u64, text: &[u8]) -> Result<Vec<Bar>> {
+        let mut bars = Vec::new();
+        if !self.has_times_of_day && self.base < Timeframe::D1 {
+            let fields = RowFields::split(text, format.delimiter);
+            if let Ok(row) = BarRow::parse(&fields, format, line) {
+                self.has_times_of_day = !fields.is_date_alone(&format.columns, format.style);
+                if self.has_times_of_day {
+                    for (line, text) in std::mem::take(&mut self.date_lines) {
+                        bars.extend(self.row(format, line, &text)?);
+                    }
+                } else if *self.date.get_or_insert(row.stamp) != row.stamp {
+                    return Err(Error::dates_alone(&self.name, line, self.base));
+                } else if !self.goes_on(&row) {
+                    self.date_lines.push((line, text.to_vec()));
+                    return Ok(bars);
+                }
+            }
+        }
+        bars.extend(self.row(format, line, text)?);
+        Ok(bars)
+    }
+
+    /// True for a row whose bar was known before, or is the next one.
+    fn goes_on(&self, row: &BarRow) -> bool {
+        let next = self.known_until.map(|known_until| known_until + self.base.duration_ns());
+        match (self.clock.open_time(row, self.reached), next) {
+            (Ok(Ok(open_time)), Some(next)) => open_time <= next,
+            _ => false,
+        }
     }
 
     /// The bar of one line; `None` if it has none or it was known before.
@@ -395,7 +441,6 @@ impl BarLines {
         let row = row.map(|row| self.on_its_day(row));
         if let Ok(row) = &row {
             self.field_count = fields.len();
-            self.check_time_of_day(&fields, format, line)?;
             self.check_open_close(row, format)?;
         }
         let have_volume = self.has_volume || self.had_volume;
@@ -439,16 +484,6 @@ impl BarLines {
             return Ok(());
         }
         self.open_close.check(&self.name, format)
-    }
-
-    /// Refuses a date alone among bars that are shorter than a day. Behind a row with a time of day
-    /// it is a midnight.
-    fn check_time_of_day(&mut self, fields: &RowFields<'_>, format: &RowFormat, line: u64) -> Result<()> {
-        self.has_times_of_day |= !fields.is_date_alone(&format.columns, format.style);
-        match self.has_times_of_day || self.base >= Timeframe::D1 {
-            true => Ok(()),
-            false => Err(Error::dates_alone(&self.name, line, self.base)),
-        }
     }
 
     /// Refuses bars that are evidently of another timeframe, as long as no two were as far apart as

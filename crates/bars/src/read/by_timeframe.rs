@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::parse::bar_file::BarFile;
 use crate::parse::symbol::timeframe_of;
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::display_duration;
+use crate::time::timestamp::{RowTime, display_duration};
 
 /// A file and the distances of its rows.
 pub(super) struct SpacedFile {
@@ -71,12 +71,27 @@ impl SpacedFile {
         }
     }
 
-    /// Refuses rows that have dates alone among bars of `base`, which are shorter than a day.
-    pub(super) fn refuse_dates(&self, base: Timeframe) -> Result<()> {
-        match self.file.dates_alone().filter(|_| base < Timeframe::D1) {
-            Some(line) => Err(Error::dates_alone(&self.file.path, line, base)),
-            None => Ok(()),
+    /// Leaves the timeframe of days or weeks of which most are a month apart to the file's name.
+    fn believe_name(&mut self) {
+        let is_told =
+            |named: Timeframe| matches!(named, Timeframe::D1 | Timeframe::W1) && self.spacings.may_be_few_of(named);
+        if self.named.is_some_and(is_told) {
+            self.spacings = Spacings::default();
         }
+    }
+
+    /// True for the bar at midnight that is the only one of its file, where it goes on behind those
+    /// of `sources`, after a time that two of these, whose distances are `spacings`, have between
+    /// them, too. Some programs write its time as a date alone.
+    fn goes_on(&self, sources: &[SpacedFile], spacings: &Spacings) -> bool {
+        let rows = &self.file.rows;
+        if rows.len() != 1 {
+            return false;
+        }
+        let own = rows.stamp(0);
+        let is_before = |stamp: &RowTime| stamp.is_on_the_clock_of(own) && stamp.ns() < own.ns();
+        let before = sources.iter().flat_map(|source| source.file.rows.stamps()).filter(is_before);
+        before.map(RowTime::ns).max().is_some_and(|before| spacings.have(own.ns() - before))
     }
 
     /// The file without single rows off the grid of `base`.
@@ -100,6 +115,19 @@ impl SpacedFile {
     }
 }
 
+/// Refuses rows that have dates alone among bars of `base`, which are shorter than a day. The
+/// distances of all are `spacings`.
+pub(super) fn refuse_dates(sources: &[SpacedFile], spacings: &Spacings, base: Timeframe) -> Result<()> {
+    for source in sources.iter().filter(|_| base < Timeframe::D1) {
+        if let Some(line) = source.file.dates_alone()
+            && !source.goes_on(sources, spacings)
+        {
+            return Err(Error::dates_alone(&source.file.path, line, base));
+        }
+    }
+    Ok(())
+}
+
 /// The files of one symbol by the timeframe of their bars.
 pub(super) struct ByTimeframe {
     /// Files of the series' bars, and those of unknown timeframe.
@@ -111,8 +139,11 @@ impl ByTimeframe {
     /// Sorts files of `symbol` by timeframe; that of the series is the stated one, or the shortest
     /// of the files'. A file that may have bars of a stated one is taken to have them.
     pub(super) fn new(sources: Vec<BarFile>, symbol: &str, stated: Option<Timeframe>) -> Result<Self> {
-        let sources: Vec<SpacedFile> = sources.into_iter().map(|file| SpacedFile::new(file, symbol)).collect();
+        let mut sources: Vec<SpacedFile> = sources.into_iter().map(|file| SpacedFile::new(file, symbol)).collect();
         let base = stated.or_else(|| sources.iter().filter_map(|source| source.spacings.only()).min());
+        if base.is_some() && sources.iter().any(|source| source.spacings.only() == base) {
+            sources.iter_mut().for_each(SpacedFile::believe_name);
+        }
         if let Some(base) = base.filter(|_| sources.len() > 1) {
             sources.iter().try_for_each(|source| source.refuse_months(base))?;
         }

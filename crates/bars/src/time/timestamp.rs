@@ -1,6 +1,9 @@
 //! Timestamps parsed by hand: a year of minutes is half a million of them.
 
+use std::io::{self, Write as _};
+
 use jiff::Timestamp;
+use jiff::tz::Offset;
 
 use crate::time::date_order::{DateOrder, split_year_last};
 use crate::time::epoch::parse_epoch;
@@ -10,6 +13,9 @@ pub(crate) const MILLISECOND_NS: i64 = SECOND_NS / 1_000;
 pub(crate) const MINUTE_NS: i64 = 60 * SECOND_NS;
 pub(crate) const HOUR_NS: i64 = 60 * MINUTE_NS;
 pub(crate) const DAY_NS: i64 = 24 * HOUR_NS;
+
+/// Names of UTC, without an area such as `Etc`.
+const UTC_NAMES: [&str; 7] = ["UTC", "GMT", "UCT", "Zulu", "Universal", "Greenwich", "+00:00"];
 
 /// A time as a file gives it: on a clock whose zone must be known from elsewhere, or with its own
 /// offset.
@@ -154,7 +160,10 @@ fn add_clock(midnight_ns: i64, clock: &[u8]) -> Option<RowTime> {
     match (rest, named) {
         ([], _) => Some(RowTime::Wall(ns)),
         (_, Some([])) => Some(RowTime::Utc(ns)),
-        (rest, named) => Some(RowTime::Utc(ns - parse_offset(named.unwrap_or(rest))?)),
+        (rest, named) => {
+            let (offset, _) = split_clock_name(named.unwrap_or(rest));
+            Some(RowTime::Utc(ns - parse_offset(offset)?))
+        }
     }
 }
 
@@ -227,10 +236,43 @@ pub(crate) fn parse_offset(field: &[u8]) -> Option<i64> {
     (rest.is_empty() && hour < 24 && minute < 60).then_some(sign * (hour * HOUR_NS + minute * MINUTE_NS))
 }
 
-/// Nanoseconds east of UTC by the offset with which a time ends; 0 for one that has none.
-pub(crate) fn stated_offset(time: &[u8]) -> i64 {
+/// Nanoseconds east of UTC on the clock whose offset a time states; `None` for one in UTC. An
+/// offset of 0 is that of UTC, unless brackets behind it name another clock.
+pub(crate) fn stated_offset(time: &[u8]) -> Option<i64> {
+    let (time, name) = split_clock_name(time);
     let mut tails = [6, 5, 3].into_iter().filter_map(|len| time.len().checked_sub(len).map(|start| &time[start..]));
-    tails.find(|tail| matches!(tail, [b'+' | b'-', ..])).and_then(parse_offset).unwrap_or(0)
+    let offset = tails.find(|tail| matches!(tail, [b'+' | b'-', ..])).and_then(parse_offset);
+    match name {
+        Some(name) if !is_utc_name(name) => Some(offset.unwrap_or(0)),
+        _ => offset.filter(|&offset| offset != 0),
+    }
+}
+
+/// A time, and the name of its clock in brackets behind it, as in RFC 9557:
+/// `2018-01-31T17:00:00+00:00[Europe/London]`.
+fn split_clock_name(time: &[u8]) -> (&[u8], Option<&str>) {
+    let split = || {
+        let start = time.strip_suffix(b"]")?.iter().rposition(|&byte| byte == b'[')?;
+        Some((&time[..start], std::str::from_utf8(&time[start + 1..time.len() - 1]).ok()?))
+    };
+    split().map_or((time, None), |(before, name)| (before, Some(name)))
+}
+
+/// True for a name of UTC. Clocks of other zones may have its offset for a time, as London's in
+/// winter.
+pub fn is_utc_name(name: &str) -> bool {
+    let own = name.rsplit('/').next().unwrap_or(name);
+    UTC_NAMES.iter().any(|utc| own.eq_ignore_ascii_case(utc))
+}
+
+/// Writes a time with the offset of its clock, which is not UTC. One of 0 has a name behind it:
+/// many programs write `+00:00` behind times in UTC.
+///
+/// # Errors
+/// Errors of writing.
+pub fn write_on_clock(text: &mut Vec<u8>, time: Timestamp, offset: Offset) -> io::Result<()> {
+    let name = if offset == Offset::UTC { "[local]" } else { "" };
+    write!(text, "{}{name}", time.display_with_offset(offset))
 }
 
 fn two_digits(field: &[u8]) -> Option<(i64, &[u8])> {
@@ -286,6 +328,11 @@ mod tests {
             ("20180101  17:00:00 US/Eastern", Compact, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
             ("2018-01-01 17:00 America/New_York", Dashed, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
             ("2018-01-01 17:00 about noon", Dashed, None),
+            ("2018-01-01T17:00:00+00:00[local]", Dashed, Some(RowTime::Utc(midnight + 17 * HOUR_NS))),
+            ("2018-01-01T17:00Z[Europe/London]", Dashed, Some(RowTime::Utc(midnight + 17 * HOUR_NS))),
+            ("2018-01-01T17:00+01:00[Europe/Paris]", Dashed, Some(RowTime::Utc(midnight + 16 * HOUR_NS))),
+            ("2018-01-01T17:00[Europe/London]", Dashed, None),
+            ("2018-01-01T17:00]", Dashed, None),
             ("01-Jan-2018 17:00", day_first, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
             ("1 january 2018", month_first, Some(RowTime::Wall(midnight))),
             ("Jan 01, 2018 5:00 PM", month_first, Some(RowTime::Wall(midnight + 17 * HOUR_NS))),
@@ -331,15 +378,35 @@ mod tests {
     #[test]
     fn stated_offsets() {
         for (text, hours) in [
-            ("2018-01-01 17:00:00+02:00", 2),
-            ("2018-01-01 17:00-0500", -5),
-            ("2018-01-01T17:00:00-05", -5),
-            ("01.01.2018 17:00:00.000 GMT+0100", 1),
-            ("2018-01-01T17:00:00Z", 0),
-            ("1514764800", 0),
-            ("", 0),
+            ("2018-01-01 17:00:00+02:00", Some(2)),
+            ("2018-01-01 17:00-0500", Some(-5)),
+            ("2018-01-01T17:00:00-05", Some(-5)),
+            ("01.01.2018 17:00:00.000 GMT+0100", Some(1)),
+            ("2018-01-01T17:00:00Z", None),
+            ("2018-01-01 17:00:00+00:00", None),
+            ("2018-01-01T17:00:00+00:00[UTC]", None),
+            ("2018-01-01T17:00:00Z[Etc/UTC]", None),
+            ("2018-01-01T17:00:00+00:00[local]", Some(0)),
+            ("2018-01-01T17:00Z[Europe/London]", Some(0)),
+            ("2018-07-01T17:00+01:00[Europe/London]", Some(1)),
+            ("1514764800", None),
+            ("", None),
         ] {
-            assert_eq!(stated_offset(text.as_bytes()), hours * HOUR_NS, "{text}");
+            assert_eq!(stated_offset(text.as_bytes()), hours.map(|hours| hours * HOUR_NS), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_on_a_clock_is_read_with_its_offset() {
+        let time = Timestamp::from_second(1_514_826_000).unwrap();
+        for (offset, expected) in
+            [(Offset::UTC, "2018-01-01T17:00:00+00:00[local]"), (Offset::constant(-5), "2018-01-01T12:00:00-05:00")]
+        {
+            let mut text = Vec::new();
+            write_on_clock(&mut text, time, offset).unwrap();
+            assert_eq!(std::str::from_utf8(&text), Ok(expected));
+            assert_eq!(stated_offset(&text), Some(i64::from(offset.seconds()) * SECOND_NS));
+            assert_eq!(parse_stamp(&text, DateStyle::Dashed), Some(RowTime::Utc(1_514_826_000 * SECOND_NS)));
         }
     }
 
@@ -371,6 +438,7 @@ mod tests {
                 let _ = parse_stamp(&bytes, style);
             }
             let _ = parse_offset(&bytes);
+            let _ = stated_offset(&bytes);
         }
     }
 }

@@ -488,6 +488,28 @@ fn a_row_that_states_its_offset_is_of_its_date_beside_dates() {
     }
 }
 
+/// Three closes at 19:00 in New York, which is midnight in UTC, were a day late beside dates, and
+/// so were closes at 16:00 in London in winter.
+#[test]
+fn closes_are_of_their_dates_beside_files_of_dates() {
+    let rows = |places: Range<usize>, time: &str| -> String {
+        let row = |k: usize| format!("{}{time},1,2,1,2,3\n", date(weekday(k)));
+        format!("date,open,high,low,close,volume\n{}", places.map(row).collect::<String>())
+    };
+    let stated = ReadOptions { symbol: Some("AAPL".to_owned()), base: Some(Timeframe::D1), ..ReadOptions::default() };
+    let dates = rows(0..60, "");
+    for count in [1, 3, 5, 70] {
+        let opens = |time: &str| {
+            let later = rows(60..60 + count, time);
+            read_texts(&[("a.csv", dates.as_str()), ("b.csv", later.as_str())], &stated).unwrap().bars.open_time
+        };
+        let expected = opens("");
+        for time in [" 19:00:00-05:00", " 16:00:00+00:00[local]", " 23:00:00Z[Europe/London]"] {
+            assert_eq!(opens(time), expected, "{count} {time}");
+        }
+    }
+}
+
 #[test]
 fn two_rows_of_one_day_are_repeated_bars() {
     let text = share(&|_, day| date(day)) + "2024-03-22 15:30:00,1,2,1,1.5,3\n";

@@ -6,7 +6,7 @@ use std::path::Path;
 use jiff::Timestamp;
 use jiff::tz::Offset;
 use megabatch_atomic_file as atomic_file;
-use megabatch_bars::Zone;
+use megabatch_bars::{Zone, write_on_clock};
 
 use crate::error::{Error, Result};
 
@@ -46,7 +46,7 @@ pub struct BarColumn<'a> {
 pub enum BarTimes<'a> {
     /// UTC.
     Utc,
-    /// UTC, and the seconds east of it on the clock of each row, which its own time states. Whole
+    /// UTC, and the seconds east of it on another clock, which each row states, 0 as well. Whole
     /// minutes are stated.
     UtcAt(&'a [i32]),
     /// Wall-clock time, in the zone of the recipe.
@@ -93,7 +93,7 @@ impl BarColumns<'_> {
         for (row, &time_ns) in self.time_ns.iter().enumerate() {
             text.push(b'\n');
             match self.stated_offset(row) {
-                Some(offset) => write!(text, "{}", timestamp(time_ns).display_with_offset(offset))?,
+                Some(offset) => write_on_clock(&mut text, timestamp(time_ns), offset)?,
                 None => self.write_time(&mut text, time_ns)?,
             }
             self.columns.iter().map(|column| column.values[row]).try_for_each(|number| match number.is_nan() {
@@ -114,9 +114,7 @@ impl BarColumns<'_> {
     /// The offset that the time of a row states; `None` for that of UTC.
     fn stated_offset(self, row: usize) -> Option<Offset> {
         let BarTimes::UtcAt(east_s) = self.times else { return None };
-        Some(east_s[row])
-            .filter(|east_s| *east_s != 0 && east_s % 60 == 0)
-            .and_then(|east_s| Offset::from_seconds(east_s).ok())
+        Some(east_s[row]).filter(|east_s| east_s % 60 == 0).and_then(|east_s| Offset::from_seconds(east_s).ok())
     }
 
     fn write_time(self, text: &mut Vec<u8>, time_ns: i64) -> io::Result<()> {
@@ -167,7 +165,7 @@ mod tests {
         let text = std::fs::read_to_string(&path).unwrap();
         let stated = [
             "2017-12-31T19:00:00-05:00,",
-            "2018-01-01T00:01:00Z,",
+            "2018-01-01T00:01:00+00:00[local],",
             "2018-01-01T05:47:00+05:45,",
             "2018-01-01T00:03:00Z,",
         ];

@@ -2,7 +2,7 @@ use std::io::Write as _;
 
 use jiff::Timestamp;
 use jiff::civil::{Date, Time};
-use jiff::tz::TimeZone;
+use jiff::tz::{Offset, TimeZone};
 use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::DataType;
@@ -11,6 +11,7 @@ use parquet::schema::types::ColumnDescriptor;
 
 use crate::parse::parquet_text::pandas::{PandasTable, push_quoted};
 use crate::time::numbers::SECOND_NS;
+use crate::time::timestamp::{is_utc_name, write_on_clock};
 
 /// Bytes of the longest decimal number that is read.
 const DECIMAL_BYTES_MAX: usize = 16;
@@ -164,7 +165,7 @@ impl Meaning {
     fn find(leaf: &ColumnDescriptor, zone: Option<&TimeZone>) -> Option<Self> {
         let stamp = |per_second, is_utc: bool| Meaning::Stamp {
             per_second,
-            zone: is_utc.then(|| zone.cloned().unwrap_or(TimeZone::UTC)),
+            zone: is_utc.then(|| zone.filter(|zone| !is_utc_clock(zone)).cloned().unwrap_or(TimeZone::UTC)),
         };
         let decimal = |scale: i32| {
             let is_short =
@@ -217,7 +218,8 @@ impl Meaning {
             },
             (Stored::Integer(value), Meaning::Stamp { per_second, zone }) => match stamp(*value, *per_second) {
                 Some(stamp) => match zone {
-                    Some(zone) => write!(text, "{}", stamp.display_with_offset(zone.to_offset(stamp))),
+                    Some(zone) if *zone == TimeZone::UTC => write!(text, "{}", stamp.display_with_offset(Offset::UTC)),
+                    Some(zone) => write_on_clock(text, stamp, zone.to_offset(stamp)),
                     None => write!(text, "{}", TimeZone::UTC.to_datetime(stamp)),
                 },
                 None => write!(text, "{value}"),
@@ -236,6 +238,10 @@ impl Meaning {
         };
         written.expect("a vector takes every byte");
     }
+}
+
+fn is_utc_clock(zone: &TimeZone) -> bool {
+    zone.iana_name().is_some_and(is_utc_name)
 }
 
 fn per_second(unit: TimeUnit) -> i64 {

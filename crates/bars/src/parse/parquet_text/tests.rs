@@ -166,6 +166,13 @@ fn the_index_and_the_levels_of_a_frame_are_those_of_its_csv() {
     let row = "2018-01-02T00:00:00-05:00,1.5,\n";
     let file = written(&plain, Some(pandas), Compression::UNCOMPRESSED, &[values()]);
     assert_eq!(text(&file).unwrap(), format!("Date,first,second\n{row}"), "names of one level");
+    // London's clock in winter has dates of its own.
+    for (zone, name) in [("Europe/London", "[local]"), ("Etc/UTC", "")] {
+        let pandas = pandas.replace("America/New_York", zone);
+        let file = written(&plain, Some(&pandas), Compression::UNCOMPRESSED, &[values()]);
+        let expected = format!("Date,first,second\n2018-01-02T05:00:00+00:00{name},1.5,\n");
+        assert_eq!(text(&file).unwrap(), expected, "{zone}");
+    }
 
     let table: PandasTable = serde_json::from_str(pandas).unwrap();
     let header = table.header(&["Date", "('Open', 'A')", "('Open', \"B's\")"]);

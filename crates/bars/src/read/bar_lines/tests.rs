@@ -4,7 +4,7 @@ use super::*;
 use crate::bars::Bars;
 use crate::parse::options::StampedAt;
 use crate::read::read;
-use crate::time::timestamp::HOUR_NS;
+use crate::time::timestamp::{HOUR_NS, MINUTE_NS};
 
 /// The bars and the complaints of lines; the error of the first that stops them.
 fn streamed(text: &str, options: &ReadOptions, known_until: Option<i64>) -> Result<(Vec<Bar>, Vec<String>)> {
@@ -495,8 +495,27 @@ fn bars_of_another_timeframe_are_refused_and_holes_are_not() {
 #[test]
 fn a_date_alone_is_no_bar_of_minutes() {
     let days = "date,open,high,low,close\n2018-01-02,1,2,1,2\n";
-    let error = streamed(days, &in_zone("UTC"), None).unwrap_err();
-    assert!(matches!(error, Error::LongerBars { line: 2, base: Timeframe::M1, .. }), "{error}");
+    let known = 17_532 * DAY_NS; // 2018-01-01
+    let two_days = format!("{days}2018-01-03,1,2,1,2\n");
+    for known_until in [None, Some(known), Some(known + DAY_NS)] {
+        let error = streamed(&two_days, &in_zone("UTC"), known_until).unwrap_err();
+        assert!(matches!(error, Error::LongerBars { line: 3, base: Timeframe::M1, .. }), "{error}");
+    }
+    for known_until in [None, Some(known)] {
+        let error = streamed(days, &in_zone("UTC"), known_until).unwrap_err();
+        assert!(matches!(error, Error::LongerBars { line: 2, base: Timeframe::M1, .. }), "{error}");
+    }
+    // A stream may begin at midnight: its next row shows it, or the bars before.
+    let opens = |text: &str, known_until| -> Vec<i64> {
+        let (bars, _) = streamed(text, &in_zone("UTC"), known_until).unwrap();
+        bars.iter().map(|bar| (bar.open_time - known - DAY_NS) / MINUTE_NS).collect()
+    };
+    let minutes = format!("{days}2018-01-02 00:01,1,2,1,2\n2018-01-02 00:02,1,2,1,2\n");
+    assert_eq!(opens(&minutes, None), [0, 1, 2]);
+    assert_eq!(opens(&minutes, Some(known)), [0, 1, 2]);
+    assert_eq!(opens(&minutes, Some(known + DAY_NS)), [1, 2]);
+    assert_eq!(opens(days, Some(known + DAY_NS - MINUTE_NS)), [0]);
+    assert!(opens(days, Some(known + DAY_NS)).is_empty());
     // Some programs leave out the time of day of a midnight.
     let midnight = "time,open,high,low,close\n2018-01-01 23:59,1,2,1,2\n2018-01-02,1,2,1,2\n";
     assert_eq!(streamed(midnight, &in_zone("UTC"), None).unwrap().0.len(), 2);
