@@ -250,25 +250,25 @@ mod tests {
     fn room_is_asked_for_before_a_file_is_converted() {
         let folder = tempfile::tempdir().unwrap();
         let count = |count| NonZeroUsize::new(count).unwrap();
-        let made = |name: &str, layout, compression| {
+        let made = |name: &str, compression| {
             let path = folder.path().join(name);
             let options = SampleOptions {
                 samples: count(20_000),
                 windows: SampleWindows::Named("M1:8,M5:4".parse().unwrap()),
                 features: count(4),
                 targets: count(2),
-                layout,
                 compression,
                 ..SampleOptions::default()
             };
             make_samples(&path, &options).unwrap();
             path
         };
-        let inputs = [
-            made("plain.h5", Layout::Series, SynthFilter::Contiguous),
-            made("packed.h5", Layout::Series, SynthFilter::Gzip),
-            made("windows.h5", Layout::Windows, SynthFilter::None),
-        ];
+        let plain = made("plain.h5", SynthFilter::Contiguous);
+        let windows = folder.path().join("windows.h5");
+        let compression = Some(Filter(Compression::None));
+        let options = Options { to: Some(Layout::Windows), compression, ..Options::default() };
+        convert(&plain, &windows, &options, &Host::silent()).unwrap();
+        let inputs = [plain, made("packed.h5", SynthFilter::Gzip), windows];
         let (out, scope) = (folder.path().join("out.h5"), Device::cpu().scope("test"));
         let compressions = [None, Some(Compression::None), Some(Compression::Lzf)];
         for input in &inputs {
