@@ -90,6 +90,8 @@ class Functions(InFolder):
             ({}, "the features strength, flow3 are columns of functions: give these in Python"),
             ({"features": [indicators], "cold": True}, "a cold start has none"),
             ({"features": ["body", indicators]}, "features: body: give the functions alone"),
+            # Letters were listed.
+            ({"features": "body"}, "features: body: give the functions alone"),
         ):
             with self.assertRaisesRegex(mb.ConfigError, message):
                 run.follow(frame[-300:], **options)

@@ -748,7 +748,6 @@ def _functions_again(
 ) -> dict[str, Any] | None:
     """Functions of the series at `path`, given again, perhaps beside names of its other features."""
     stated, called = _functions.split(features)
-    stated = stated.split(",") if isinstance(stated, str) else stated or []
     strange = stated and _strange(stated, _megabatch.function_inputs(path)[2])
     if strange:
         raise ConfigError(

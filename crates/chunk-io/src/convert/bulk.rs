@@ -176,7 +176,7 @@ impl Bulk {
             return Ok(self.bytes());
         }
         self.check(work)?;
-        let mut raw = work.buffer(self.unit_rows() * self.row_bytes())?;
+        let mut raw: Buffer<u8> = work.buffer(self.unit_rows() * self.row_bytes())?;
         let looked_at = BTreeSet::from([0, units / 2, units - 1]);
         let (mut read_bytes, mut packed_bytes) = (0, 0);
         for unit in looked_at {
