@@ -215,9 +215,9 @@ fn convert_to<'a>(
     }
 }
 
-/// Bytes that [`convert`] still writes on the disk of `out`, about: the new file and the work beside
-/// it. Of compressed tables a few chunks are packed to tell how small they become. A series made of
-/// windows may take more, as only they tell how many bars it has.
+/// Bytes that [`convert`] still writes on the disk of `out`, about: the new file and the work
+/// beside it. Of compressed tables a few chunks are packed to tell how small they become. A series
+/// made of windows may take more, as only they tell how many bars it has.
 ///
 /// # Errors
 /// As [`convert`], as far as the tables that are looked at go.

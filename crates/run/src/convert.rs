@@ -281,8 +281,8 @@ mod tests {
                 let options = Options { to: Some(to), compression: compression.map(Filter), ..Options::default() };
                 convert(input, &out, &options, &Host::silent()).unwrap();
                 let written = std::fs::metadata(&out).unwrap().len() as f64;
-                // The packed chunks are beside the new file until it is whole. Only windows tell how
-                // many bars there are.
+                // The packed chunks are beside the new file until it is whole. Only windows tell
+                // how many bars there are.
                 let makes_bars = layout_of(input).unwrap() == Layout::Windows && to == Layout::Series;
                 let least = if makes_bars { 0.0 } else { 1.2 * written };
                 let case = format!("{} to {to}, {compression:?}: {needed} for {written}", input.display());

@@ -304,7 +304,7 @@ fn partial(line: u64, missing: &str) -> Unrecognised {
     Unrecognised::Reason(format!("the header in line {line} names some columns, but not `{missing}`"))
 }
 
-/// Ticks by the `sign` of them.
+/// The refusal of ticks, which `sign` shows.
 fn ticks(sign: &str) -> Unrecognised {
     Unrecognised::Reason(format!("{sign}: these are ticks, not bars; export bars, with open, high, low and close"))
 }

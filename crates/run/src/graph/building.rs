@@ -55,8 +55,8 @@ type Build<'b, T> = dyn FnMut(&BuildOptions, Watch<'_>) -> Result<T, Error> + 'b
 /// Result of `build`, which writes to `folder`, and whether it wrote; shows progress on the screen.
 ///
 /// # Errors
-/// Those of `build`; [`Kind::Capacity`](crate::Kind::Capacity) once graphs show that the disk has no
-/// room for all.
+/// Errors of `build`; [`Kind::Capacity`](crate::Kind::Capacity) once graphs show that the disk has
+/// no room for all.
 pub(super) fn with_progress<T>(
     request: &BuildRequest,
     builder: &dyn Builder,
