@@ -7,7 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Instant;
 
-use megabatch_atomic_file::folder_of;
+use megabatch_atomic_file::{folder_of, remove_stale, resolve_target};
 use megabatch_chunk_io::{
     Conversion, ConversionProgress, ConversionStage, ConvertOptions, StorageChoice, conversion_bytes, layout_of,
 };
@@ -117,6 +117,8 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
     refuse_graphs(input)?;
     let (planned, options) = options.resolve(input, host)?;
     let scope = Device::cpu().scope("convert");
+    // What a killed run left is as large as the output, and no room that is missing.
+    resolve_target(out).iter().for_each(|target| remove_stale(target));
     // A file that cannot be read fails below, with more to say.
     let needed = conversion_bytes(input, out, &options, &scope).unwrap_or_default();
     require_free(folder_of(out), needed, "the conversion")?;

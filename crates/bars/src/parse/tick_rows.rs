@@ -52,7 +52,7 @@ fn tick_time(fields: &RowFields<'_>) -> Option<RowTime> {
     }
     let time = parse_date_and_clock(fields.get(0)?, fields.get(1)?, DateStyle::Dotted)?;
     let has_number = |column: usize| fields.number(column).is_some();
-    let may_be = |column: usize| has_number(column) || fields.get(column).is_some_and(|field| field.is_empty());
+    let may_be = |column: usize| has_number(column) || fields.get(column).is_some_and(<[u8]>::is_empty);
     let are_flags = |flags: &[u8]| !flags.is_empty() && flags.iter().all(u8::is_ascii_digit);
     let is_tick =
         (BID..=VOLUME).all(may_be) && (BID..=VOLUME).any(has_number) && fields.get(FLAGS).is_some_and(are_flags);
