@@ -89,6 +89,8 @@ class Functions(InFolder):
             ({}, "the features strength, flow3 are columns of functions: give these in Python"),
             ({"features": [indicators], "cold": True}, "a cold start has none"),
             ({"features": ["body", indicators]}, "features: body: give the functions alone"),
+            # Letters were listed.
+            ({"features": "body"}, "features: body: give the functions alone"),
         ):
             with self.assertRaisesRegex(mb.ConfigError, message):
                 run.follow(frame[-300:], **options)
@@ -189,6 +191,23 @@ class Functions(InFolder):
         mb.leak(longer, samples=2, features=["Column:Flow", last])
         with self.assertRaisesRegex(mb.ConfigError, "features: volume: a series keeps its features"):
             mb.leak(longer, samples=2, features=["flow", "volume", last])
+        # A series names no rule where it is `last`, and the name that `ingest` took was none of its features.
+        usual = ["column:flow:last", last]
+        ds = mb.ingest(frame[:9000], out=self.folder / "usual.h5", features=usual, **OPTIONS)
+        self.assertEqual(ds.features["M1"], ("column:flow", "function:last"))
+        self.assertGreater(len(ds.append(frame[8900:], features=usual)), len(ds))
+        with self.assertRaisesRegex(mb.ConfigError, "features: column:flow:sum: a series keeps its features"):
+            ds.append(frame[8900:], features=["column:flow:sum", last])
+
+    def test_names_in_one_text_stand_beside_a_target_of_a_function(self) -> None:
+        frame, names = self.frame(), "body, range"
+        options = {**OPTIONS, "features": names, "horizon": 20, "target": label}
+        ds = mb.ingest(frame[:9000], out=self.folder / "own.h5", **options)
+        longer = ds.append(frame[8900:], features=names, target=label)
+        self.assertGreater(len(longer), len(ds))
+        mb.leak(longer, samples=2, features=names, target=label)
+        with self.assertRaisesRegex(mb.ConfigError, "features: volume: a series keeps its features"):
+            mb.leak(longer, samples=2, features="body,volume", target=label)
 
     def test_bars_are_appended(self) -> None:
         frame = self.frame()

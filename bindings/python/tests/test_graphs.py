@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing
 import pickle
+import shutil
 import types
 import unittest
 import warnings
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import fake_torch
+import h5py
 import megabatch as mb
 import numpy as np
 from shared import InFolder, resident_bytes
@@ -674,6 +676,20 @@ class CrossSections(InFolder):
         rest.load_state_dict(other.state_dict())
         self.assertEqual([batch["sample"].tolist() for batch in rest], whole[1:])
 
+    def test_a_state_of_another_series_without_a_mark_is_refused(self) -> None:
+        # The two files together had no mark then, and any state was taken.
+        paths = [self.folder / f"unmarked-{number}.h5" for number in range(2)]
+        for number, path in enumerate(paths):
+            shutil.copy(self.ds.path, path)
+            with h5py.File(path, "r+") as file:
+                del file["checksums"]
+                file["targets"][0, 0] = float(number)
+        loaders = [self.graphs.loader(4, shuffle=True, dataset=mb.open(path)) for path in (*paths, paths[0])]
+        state = loaders[0].state_dict()
+        loaders[2].load_state_dict(state)
+        with self.assertRaisesRegex(mb.ConfigError, "the state is of a loader with other data"):
+            loaders[1].load_state_dict(state)
+
     def test_graphs_are_built_from_frames(self) -> None:
         import pandas
         import polars
@@ -696,6 +712,11 @@ class CrossSections(InFolder):
             facts = mb.graph.build(failed, path, kind="correlation", lookback=15, k=2, on_error="skip", progress=False)
         self.assertIn("left out: ZZZ: all", logs.output[0])
         self.assertEqual(facts["data"], self.graphs.facts["data"])
+        # Graphs of one node each were built, without a word.
+        alone = "is the only share with returns: expected the bars of two shares or more, .*, or rows with a column `symbol`"
+        for frame in (by_symbol["AAA"], {"AAA": by_symbol["AAA"]}, rows[rows["symbol"] == "AAA"]):
+            with self.assertRaisesRegex(mb.DataError, alone):
+                mb.graph.build(frame, self.folder / "alone.mbg", kind="correlation", lookback=15, k=2)
         # A split was a return of a share without a word.
         split = by_symbol["AAA"].copy()
         prices = split.columns.isin(("open", "high", "low", "close"))

@@ -216,12 +216,18 @@ class NumbersThatAreNotFinite(InFolder):
             self.assertEqual(loader.state_dict()["batch"], 2, "the loader stands at the batch")
             self.assertEqual(int(np.isnan(ds[5]["targets"]).sum()), 1, "NaN is an unknown target")
 
-    def test_a_number_beyond_float32_is_no_gap(self) -> None:
-        path = self.folder / "large.h5"
-        with h5py.File(path, "w") as file:
-            file["features"], file["targets"] = np.full((4, 3, 2), 1e39), np.zeros((4, 1))
-        with self.assertRaisesRegex(mb.DataError, "is inf in .*: expected a finite number; .* or scale what is beyond the range"):
-            mb.open(path)[0]
+    def test_an_infinite_number_is_no_gap(self) -> None:
+        # A stored infinity was to be scaled.
+        for stored, shown in ((1e39, "inf"), (-np.inf, "-inf")):
+            path = self.folder / "large.h5"
+            with h5py.File(path, "w") as file:
+                file["features"], file["targets"] = np.full((4, 3, 2), stored), np.zeros((4, 1))
+            text = (
+                f"is {shown} in row 0 of its window: expected a finite number; leave the sample out or replace the number "
+                f"before the file is written; a finite number beyond the range of float32 is read as an infinite one"
+            )
+            with self.assertRaisesRegex(mb.DataError, text):
+                mb.open(path)[0]
 
     def test_an_infinite_target_is_refused(self) -> None:
         path = self.series(layout="windows").path

@@ -215,6 +215,30 @@ fn convert_to<'a>(
     }
 }
 
+/// Bytes that [`convert`] still writes on the disk of `out`, about: the new file and the work
+/// beside it. Of compressed tables a few chunks are packed to tell how small they become. A series
+/// made of windows may take more, as only they tell how many bars it has.
+///
+/// # Errors
+/// As [`convert`], as far as the tables that are looked at go.
+pub fn conversion_bytes(input: impl AsRef<Path>, out: &Path, options: &ConvertOptions, scope: &Scope) -> Result<u64> {
+    let input = InputFile::open(input.as_ref())?;
+    let target = resolve_target(out).map_err(not_writable(out))?;
+    options.storage.check(out)?;
+    let from = Layout::recognise(&input)?;
+    let mut observe = |_: ConversionProgress| ControlFlow::Continue(());
+    let work = ConversionContext::new(&target, options, scope, &mut observe)?;
+    let job = ConversionJob { input: &input, out: &target, scope, options, records: Vec::new() };
+    let bytes = match (from, options.to.unwrap_or(from)) {
+        (Layout::Windows, Layout::Series) => to_series::bytes_min(&job, &work)?,
+        (Layout::Series, Layout::Windows) => rewrite::windows_bytes(&job, &work)?,
+        _ => rewrite::same_layout_bytes(&job, &work)?,
+    };
+    // The journal of an earlier run is continued, or makes room.
+    let journal_bytes = fs::metadata(beside(&target, "convert")).map_or(0, |found| found.len());
+    Ok(bytes.saturating_sub(journal_bytes))
+}
+
 /// The layout of the file at `path`, without opening its tables. A file without the attribute has
 /// windows, if anything.
 ///

@@ -29,8 +29,8 @@ mod weights;
 mod windows;
 
 pub use convert::{
-    Conversion, ConversionProgress, ConversionStage, ConvertOptions, Observer, StorageChoice, StorageForm, convert,
-    layout_of,
+    Conversion, ConversionProgress, ConversionStage, ConvertOptions, Observer, StorageChoice, StorageForm,
+    conversion_bytes, convert, layout_of,
 };
 pub use cost::ReadCost;
 pub use error::{Error, LayoutFault, Result};

@@ -91,7 +91,10 @@ impl AllowedNumbers {
             AllowedNumbers::FiniteInWindows(features) if !value.is_finite() => Some([
                 "a sample of finite features".to_owned(),
                 format!("{value} for feature_{} in row {} of its window", column % features, column / features),
-                "leave the sample out or fill the gap before the file is written".to_owned(),
+                format!(
+                    "leave the sample out or {} before the file is written",
+                    if value.is_nan() { "fill the gap" } else { "replace the number" }
+                ),
             ]),
             AllowedNumbers::FiniteOrNan if value.is_infinite() => {
                 Some(infinite_target(value, column, "correct or drop the prices of the bars after this sample"))

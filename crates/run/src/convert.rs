@@ -7,9 +7,9 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Instant;
 
-use megabatch_atomic_file::folder_of;
+use megabatch_atomic_file::{folder_of, remove_stale, resolve_target};
 use megabatch_chunk_io::{
-    Conversion, ConversionProgress, ConversionStage, ConvertOptions, Source, SourceOptions, StorageChoice, layout_of,
+    Conversion, ConversionProgress, ConversionStage, ConvertOptions, StorageChoice, conversion_bytes, layout_of,
 };
 use megabatch_gpu_core::Device;
 
@@ -116,7 +116,12 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
     output::check(out, &[input])?;
     refuse_graphs(input)?;
     let (planned, options) = options.resolve(input, host)?;
-    require_free(folder_of(out), room_needed(input, &options), "the converted file")?;
+    let scope = Device::cpu().scope("convert");
+    // What a killed run left is as large as the output, and no room that is missing.
+    resolve_target(out).iter().for_each(|target| remove_stale(target));
+    // A file that cannot be read fails below, with more to say.
+    let needed = conversion_bytes(input, out, &options, &scope).unwrap_or_default();
+    require_free(folder_of(out), needed, "the conversion")?;
     // What is in the spool is safe at any moment.
     host.cancel.watch(PATIENCE)?;
     let mut progress: Option<Box<dyn Progress>> = None;
@@ -131,43 +136,9 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
         bar.at(report.done_bytes, stage(report.stage));
         if host.cancel.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let scope = Device::cpu().scope("convert");
     let done = megabatch_chunk_io::convert(input, out, &options, &scope, &mut observe);
     drop(progress);
     Ok(describe(out, &done?, planned, start.elapsed().as_secs_f64()))
-}
-
-/// Bytes of the new file; 0 where they are unknown before it is written: for a series made of
-/// windows, and for tables that are compressed for the first time. A file that cannot be read fails
-/// later.
-fn room_needed(input: &Path, options: &ConvertOptions) -> u64 {
-    let reading = SourceOptions {
-        resident_bytes_max: 0,
-        series_cache_bytes: Some(1 << 20),
-        is_checked: true,
-        ..SourceOptions::default()
-    };
-    let Ok(source) = Source::open_with(input, &Device::cpu().scope("convert/room"), reading) else { return 0 };
-    let windows_bytes = source.shape().windows_bytes();
-    let (before, after) = match (source.series(), options.to) {
-        (Some(series), Some(Layout::Windows)) => (series.file().array_bytes(), windows_bytes),
-        (Some(series), _) => (series.file().array_bytes(), series.file().array_bytes()),
-        (None, Some(Layout::Series)) => return 0,
-        (None, _) => (windows_bytes, windows_bytes),
-    };
-    let stored = std::fs::metadata(input).map_or(0, |found| found.len());
-    let share = (stored as f64 / before.max(1) as f64).min(1.0);
-    let (storage, is_compressed) = (&options.storage, share < 0.95);
-    let stays = options.to.is_none_or(|to| to == source.layout());
-    match storage.compression {
-        Some(Compression::None) => after,
-        _ if storage.form == Some(StorageForm::Contiguous) => after,
-        // Other chunks may be packed somewhat better.
-        None if stays && is_compressed => (after as f64 * share * 0.8) as u64,
-        None if stays && storage.form.is_none() && storage.chunk_rows.is_none() => after,
-        // Nothing tells how small what is compressed for the first time will be.
-        _ => 0,
-    }
 }
 
 fn stage(stage: ConversionStage) -> &'static str {
@@ -265,7 +236,7 @@ fn describe(out: &Path, done: &Conversion, planned: Option<PlannedChunks>, secon
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::synth::{Filter as SynthFilter, SampleOptions, make_samples};
+    use crate::synth::{Filter as SynthFilter, SampleOptions, SampleWindows, make_samples};
 
     #[test]
     fn rows_of_chunks_are_read() {
@@ -283,28 +254,43 @@ mod tests {
         let count = |count| NonZeroUsize::new(count).unwrap();
         let made = |name: &str, compression| {
             let path = folder.path().join(name);
-            let options = SampleOptions { samples: count(3000), compression, ..SampleOptions::default() };
+            let options = SampleOptions {
+                samples: count(20_000),
+                windows: SampleWindows::Named("M1:8,M5:4".parse().unwrap()),
+                features: count(4),
+                targets: count(2),
+                compression,
+                ..SampleOptions::default()
+            };
             make_samples(&path, &options).unwrap();
             path
         };
-        let needed = |path: &Path, to, compression| {
-            let storage = StorageChoice { compression, ..StorageChoice::default() };
-            room_needed(path, &ConvertOptions { to, storage, ..ConvertOptions::default() })
-        };
-        let (plain, packed) = (made("plain.h5", SynthFilter::None), made("packed.h5", SynthFilter::Gzip));
-        let source = Source::open(&plain, &Device::cpu().scope("test")).unwrap();
-        let windows = source.shape().windows_bytes();
-        assert_eq!(needed(&plain, Some(Layout::Windows), None), 0, "nothing tells how small they will be");
-        assert_eq!(needed(&packed, Some(Layout::Windows), Some(Compression::None)), windows);
-        let again = needed(&plain, None, None);
-        assert!(again > 0 && again < windows && again <= std::fs::metadata(&plain).unwrap().len(), "{again}");
-        assert!(needed(&packed, None, None) < again);
-        assert_eq!(needed(&plain, None, Some(Compression::Lzf)), 0);
-        let out = folder.path().join("out.h5");
+        let plain = made("plain.h5", SynthFilter::Contiguous);
+        let windows = folder.path().join("windows.h5");
         let compression = Some(Filter(Compression::None));
         let options = Options { to: Some(Layout::Windows), compression, ..Options::default() };
-        convert(&plain, &out, &options, &Host::silent()).unwrap();
-        assert!(std::fs::metadata(&out).unwrap().len() >= windows);
+        convert(&plain, &windows, &options, &Host::silent()).unwrap();
+        let inputs = [plain, made("packed.h5", SynthFilter::Gzip), windows];
+        let (out, scope) = (folder.path().join("out.h5"), Device::cpu().scope("test"));
+        let compressions = [None, Some(Compression::None), Some(Compression::Lzf)];
+        for input in &inputs {
+            for (to, compression) in
+                [Layout::Series, Layout::Windows].into_iter().flat_map(|to| compressions.map(|own| (to, own)))
+            {
+                let storage = StorageChoice { compression, ..StorageChoice::default() };
+                let resolved = ConvertOptions { to: Some(to), storage, ..ConvertOptions::default() };
+                let needed = conversion_bytes(input, &out, &resolved, &scope).unwrap() as f64;
+                let options = Options { to: Some(to), compression: compression.map(Filter), ..Options::default() };
+                convert(input, &out, &options, &Host::silent()).unwrap();
+                let written = std::fs::metadata(&out).unwrap().len() as f64;
+                // The packed chunks are beside the new file until it is whole. Only windows tell
+                // how many bars there are.
+                let makes_bars = layout_of(input).unwrap() == Layout::Windows && to == Layout::Series;
+                let least = if makes_bars { 0.0 } else { 1.2 * written };
+                let case = format!("{} to {to}, {compression:?}: {needed} for {written}", input.display());
+                assert!(needed > least && needed <= 2.1 * written, "{case}");
+            }
+        }
     }
 
     #[test]

@@ -24,11 +24,14 @@ def require_finite(dataset: Dataset, samples: npt.NDArray[np.int64], tables: Ite
         place = _first(table, np.isfinite)
         if place is not None:
             row, step, feature = place
-            fix = "fill the gap" if np.isnan(table[place]) else "scale what is beyond the range of float32"
+            fix, aside = "fill the gap", ""
+            if np.isinf(table[place]):
+                fix = "replace the number"
+                aside = "; a finite number beyond the range of float32 is read as an infinite one: scale the feature"
             name = timeframe.features[feature] + (f" of {timeframe.name}" if timeframe.name else "")
             raise DataError(
                 f"{dataset.path}: sample {samples[row]}: feature {name} is {table[place]} in row {step} of its window: "
-                f"expected a finite number; leave the sample out or {fix} before the file is written",
+                f"expected a finite number; leave the sample out or {fix} before the file is written{aside}",
                 file=str(dataset.path),
                 sample=int(samples[row]),
                 feature=timeframe.features[feature],

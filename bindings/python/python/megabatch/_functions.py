@@ -217,11 +217,11 @@ def split_target(target: Any) -> tuple[Any, BarFunction | None]:
 
 
 def split(features: Any) -> tuple[Any, list[BarFunction]]:
-    """Names of features, and functions among them."""
+    """Names of features, which may be one text, and functions among them; no list where `features` is `None`."""
     if callable(features):
         return [], [features]
     if features is None or isinstance(features, str):
-        return features, []
+        return features and features.split(","), []
     _arguments.require(isinstance(features, Iterable), features, "features", "a name, a function, or a list of them")
     named = [own for own in features if not callable(own)]
     return named, [own for own in features if callable(own)]

@@ -747,7 +747,6 @@ def _functions_again(
 ) -> dict[str, Any] | None:
     """Functions of the series at `path`, given again, perhaps beside names of its other features."""
     stated, called = _functions.split(features)
-    stated = [stated] if isinstance(stated, str) else stated or []
     strange = stated and _strange(stated, _megabatch.function_inputs(path)[2])
     if strange:
         raise ConfigError(
@@ -763,9 +762,10 @@ def _functions_again(
 
 def _strange(stated: Iterable[Any], features: Sequence[str]) -> list[str]:
     """Names among the `stated` that are none of the features, in the forms that `ingest` takes: a column may stand without
-    its rule, and without `column:`."""
+    its rule, and without `column:`. A series names no rule where it is `last`."""
     columns = _features.columns_of(features, None)
-    forms = ["default", "all", *features, *columns, *(f"column:{name}" for name in columns)]
+    by_last = (f"{own}:last" for own in features if own.startswith("column:"))
+    forms = ["default", "all", *features, *by_last, *columns, *(f"column:{name}" for name in columns)]
     known = {name.lower() for name in forms}
     return [str(own) for own in stated if str(own).strip().lower() not in known]
 

@@ -281,10 +281,10 @@ class Loader(InTurn):
 
 def file_mark(dataset: Dataset) -> str | None:
     """What tells a file from others of its length without reading it whole: the fingerprint of a verified series, and
-    of windows a checksum of their times and of three samples. `None` for other files."""
+    of other files a checksum of their times and of three samples. `None` for a file without samples."""
     native = dataset._native
     mark = native.marked_fingerprint()
-    if mark is not None or dataset.layout != "windows" or not native.units():
+    if mark is not None or not native.units():
         return mark
     places = np.unique(np.array([0, native.units() // 2, native.units() - 1], dtype=np.int64))
     loader = Loader(dataset._chosen(places), len(places))

@@ -8,6 +8,7 @@ use crate::parse::fields::{Commas, RowFields, says_nothing};
 use crate::parse::format_name::{FormatName, TRIED};
 use crate::parse::header::{self, DELIMITERS, HeaderLine, NumberedLine, StackedHeader};
 use crate::parse::symbol::nearest_first;
+use crate::parse::tick_rows::UnnamedTicks;
 use crate::time::timestamp::{DateStyle, is_date, parse_date_and_clock};
 
 /// A line after the first rows.
@@ -55,6 +56,9 @@ impl RowFormat {
         wanted: Option<FormatName>,
         symbol: Option<&str>,
     ) -> Result<RowFormat, Unrecognised> {
+        if let Some(UnnamedTicks { line, .. }) = UnnamedTicks::find(head) {
+            return Err(ticks(&format!("line {line} has a bid, an ask and flags")));
+        }
         let families = FormatName::ALL.into_iter().filter(|name| wanted.is_none_or(|wanted| wanted == *name));
         let styles: Vec<(FormatName, DateStyle)> =
             families.flat_map(|name| name.date_styles().into_iter().map(move |style| (name, style))).collect();
@@ -183,7 +187,9 @@ impl RowFormat {
                 Some(HeaderLine::Partial { missing }) => {
                     return Err(partial(*line, missing));
                 }
-                Some(HeaderLine::Ticks) => return Err(ticks(*line)),
+                Some(HeaderLine::Ticks) => {
+                    return Err(ticks(&format!("the header in line {line} names bid and ask")));
+                }
                 Some(found) => {
                     header = Some((*line, found));
                     date_apart = header::with_date_apart(&fields);
@@ -298,10 +304,9 @@ fn partial(line: u64, missing: &str) -> Unrecognised {
     Unrecognised::Reason(format!("the header in line {line} names some columns, but not `{missing}`"))
 }
 
-fn ticks(line: u64) -> Unrecognised {
-    Unrecognised::Reason(format!(
-        "the header in line {line} names bid and ask: these are ticks, not bars; export bars, with open, high, low and close"
-    ))
+/// The refusal of ticks, which `sign` shows.
+fn ticks(sign: &str) -> Unrecognised {
+    Unrecognised::Reason(format!("{sign}: these are ticks, not bars; export bars, with open, high, low and close"))
 }
 
 fn no_row(wanted: Option<FormatName>, miss: Option<String>) -> Unrecognised {

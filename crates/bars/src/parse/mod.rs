@@ -28,3 +28,4 @@ pub(crate) mod symbol;
 pub(crate) mod symbol_column;
 pub(crate) mod symbol_pattern;
 pub(crate) mod symbol_rows;
+pub(crate) mod tick_rows;

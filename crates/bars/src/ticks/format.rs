@@ -4,8 +4,8 @@ use crate::unknown_name::named;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TickFormat {
-    /// MetaTrader 5's export: a header with `<BID>` and `<ASK>`, an empty field where a price has
-    /// not changed.
+    /// MetaTrader 5's export: date, time, bid, ask, last, volume and flags, with a header that
+    /// names them or without, an empty field where a price has not changed.
     MetaTrader,
     /// Dukascopy's CSV: `Gmt time,Ask,Bid,AskVolume,BidVolume`.
     Dukascopy,

@@ -2,6 +2,7 @@
 
 use crate::parse::fields::RowFields;
 use crate::parse::header::{self, DELIMITERS, HeaderLine, NumberedLine};
+use crate::parse::tick_rows::UnnamedTicks;
 use crate::ticks::columns::TickColumns;
 use crate::ticks::format::TickFormat;
 use crate::time::date_order::DateOrder;
@@ -94,6 +95,9 @@ impl TickLayout {
                 }
             }
         }
+        if let Some(found) = UnnamedTicks::find(head).filter(|_| is_wanted(TickFormat::MetaTrader)) {
+            return Recognised::Ticks(Box::new(unnamed_metatrader(found)));
+        }
         let first = head.iter().find(|(_, text)| !text.is_empty());
         let fields = first.map(|(_, text)| RowFields::split(text, b','));
         let unnamed = fields.and_then(|fields| unnamed_columns(&fields).filter(|(format, ..)| is_wanted(*format)));
@@ -157,6 +161,20 @@ fn with_times(head: &[NumberedLine], delimiter: u8, columns: TickColumns, format
             Recognised::Ticks(Box::new(TickLayout { format, columns, times, delimiter, header, zone }))
         }
         None => Recognised::No(format!("line {line} and those below have no time in a known form")),
+    }
+}
+
+/// The layout of MetaTrader's rows where no header names their columns.
+fn unnamed_metatrader(found: UnnamedTicks<'_>) -> TickLayout {
+    let UnnamedTicks { delimiter, header, .. } = found;
+    let prices = TickColumns { bid: Some(2), ask: Some(3), last: Some(4), ..TickColumns::default() };
+    TickLayout {
+        format: TickFormat::MetaTrader,
+        columns: TickColumns { time: 0, clock: Some(1), volume: Some(5), ..prices },
+        times: TimeForm::Style(DateStyle::Dotted),
+        delimiter,
+        header: header.cloned(),
+        zone: None,
     }
 }
 

@@ -93,6 +93,10 @@ fn metatrader_leaves_out_what_has_not_changed() {
         "2018-01-01T22:01:00Z 1.20039 1.20039 1.20039 1.20039 1 0.00004",
     ];
     check(METATRADER, &bid, TickFormat::MetaTrader, &expected);
+    let (_, rows) = METATRADER.split_once('\n').unwrap();
+    for header in ["", "Datum\tZeit\tGeld\tBrief\tLetzter\tVolumen\tMarken\r\n"] {
+        check(&format!("{header}{rows}"), &bid, TickFormat::MetaTrader, &expected);
+    }
     let error = read(METATRADER, &m1()).unwrap_err();
     assert!(matches!(error, Error::Tick(TickError::UnknownZone { .. })), "{error}");
 

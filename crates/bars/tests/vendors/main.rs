@@ -738,8 +738,14 @@ fn ticks_are_no_bars() {
         })
         .collect();
     let dukascopy: String = (0..40).map(|k| format!("2024-01-02 00:00:{k:02},1.1002,1.1001,1.2,1.1\n")).collect();
+    let quotes: String = (0..40).map(|k| format!("2024.01.02\t00:00:{k:02}.123\t1.1001\t1.1003\t\t\t6\n")).collect();
+    let other_words = "Datum\tZeit\tGeld\tBrief\tLetzter\tVolumen\tMarken\n";
     for (header, rows, format) in [
         ("<DATE>\t<TIME>\t<BID>\t<ASK>\t<LAST>\t<VOLUME>\t<FLAGS>\n", &metatrader, "metatrader"),
+        ("", &metatrader, "metatrader"),
+        (other_words, &metatrader, "metatrader"),
+        ("", &quotes, "metatrader"),
+        (other_words, &quotes, "metatrader"),
         ("Gmt time,Ask,Bid,AskVolume,BidVolume\n", &dukascopy, "dukascopy"),
     ] {
         for on_error in OnError::ALL {

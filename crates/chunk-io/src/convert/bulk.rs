@@ -1,6 +1,7 @@
 //! Tables of the new file: read in batches, packed on all cores, written chunk by chunk, and
 //! compared.
 
+use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
@@ -167,12 +168,37 @@ impl Bulk {
         Ok(())
     }
 
-    fn pack_batch(&self, raw: &[u8], work: &ConversionContext<'_>) -> Vec<PackedChunk> {
+    /// Bytes that the table takes in the new file: of compressed chunks the first, the middle and
+    /// the last one tell how small they become, and the others may become smaller by a fifth.
+    pub(super) fn estimated_bytes(&self, source: &mut dyn RowSource, work: &ConversionContext<'_>) -> Result<u64> {
+        let (packing, units) = (self.packing(), self.units());
+        if packing.compression == Compression::None || units == 0 {
+            return Ok(self.bytes());
+        }
+        self.check(work)?;
+        let mut raw: Buffer<u8> = work.buffer(self.unit_rows() * self.row_bytes())?;
+        let looked_at = BTreeSet::from([0, units / 2, units - 1]);
+        let (mut read_bytes, mut packed_bytes) = (0, 0);
+        for unit in looked_at {
+            let first = unit * self.unit_rows();
+            let raw = &mut raw.as_mut_slice()[..self.bytes_of(unit) as usize];
+            source.read(first..(first + self.unit_rows()).min(self.rows()), raw)?;
+            read_bytes += raw.len();
+            packed_bytes += packing.pack(raw).bytes.len();
+        }
+        Ok((0.8 * self.bytes() as f64 * packed_bytes as f64 / read_bytes.max(1) as f64) as u64)
+    }
+
+    fn packing(&self) -> Packing {
         let compression = match self.form {
             TableStorage::Chunked { compression, .. } => compression,
             TableStorage::Contiguous => Compression::None,
         };
-        let packing = Packing { element_bytes: self.element_bytes, compression };
+        Packing { element_bytes: self.element_bytes, compression }
+    }
+
+    fn pack_batch(&self, raw: &[u8], work: &ConversionContext<'_>) -> Vec<PackedChunk> {
+        let packing = self.packing();
         let units = raw.chunks_exact(self.unit_rows() * self.row_bytes());
         let units: Vec<&[u8]> = units.collect();
         work.threads.install(|| units.par_iter().map(|unit| packing.pack(unit)).collect())

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use hdf5::File;
+use hdf5::{Dataset, File};
 
 use super::bulk::compare;
 use super::copying::{Copier, plain_datasets};
@@ -28,10 +28,7 @@ const CHUNK: u32 = 1;
 pub(super) fn same_layout(job: &ConversionJob<'_>, journal: Journal, work: &mut ConversionContext<'_>) -> Result<Done> {
     let input = job.input;
     let series = series_of(job)?;
-    let mut tasks = Vec::new();
-    for (object, dataset) in plain_datasets(input, &BTreeSet::new())? {
-        tasks.push(RewriteTask::keeping(job, &object, dataset)?);
-    }
+    let mut tasks = same_layout_tasks(job)?;
     let mut copier = Copier::default();
     copier.written.extend(tasks.iter().map(|task| task.bulk.object.clone()));
     let mut left_out = Vec::new();
@@ -55,6 +52,35 @@ pub(super) fn same_layout(job: &ConversionJob<'_>, journal: Journal, work: &mut 
             Ok(Done { samples: windows.map_or(0, |windows| windows.shape().samples), bars: Vec::new() })
         }
     }
+}
+
+/// Every table of the file.
+fn same_layout_tasks(job: &ConversionJob<'_>) -> Result<Vec<RewriteTask<'static>>> {
+    let datasets = plain_datasets(job.input, &BTreeSet::new())?;
+    datasets.into_iter().map(|(object, dataset)| RewriteTask::keeping(job, &object, dataset)).collect()
+}
+
+/// Bytes that [`same_layout`] writes, about.
+pub(super) fn same_layout_bytes(job: &ConversionJob<'_>, work: &ConversionContext<'_>) -> Result<u64> {
+    packed_bytes(same_layout_tasks(job)?, work)
+}
+
+/// Bytes that [`to_windows`] writes, about.
+pub(super) fn windows_bytes(job: &ConversionJob<'_>, work: &ConversionContext<'_>) -> Result<u64> {
+    let series = SeriesFile::with_index_in_file(job.input.clone(), job.scope)?;
+    series.check_held_lists()?;
+    let others = windows_file::other_tables(job, &series)?;
+    packed_bytes(windows_tasks(job, &series, &others, work)?, work)
+}
+
+/// Bytes that [`run`] writes for tables, about: each packed chunk goes to the journal, and from
+/// there to the new file.
+fn packed_bytes(tasks: Vec<RewriteTask<'_>>, work: &ConversionContext<'_>) -> Result<u64> {
+    let mut bytes = 0;
+    for RewriteTask { bulk, mut source } in tasks {
+        bytes += 2 * bulk.estimated_bytes(&mut *source, work)?;
+    }
+    Ok(bytes)
 }
 
 /// The series of the input, its index in the file; `None` for windows, and for a file without a
@@ -97,11 +123,8 @@ pub(super) fn to_windows(job: &ConversionJob<'_>, journal: Journal, work: &mut C
     // Windows are cut from the stored bytes, the numbers of which are checked here, and compared
     // with their checksums if there are any.
     series.fingerprint_of_blocks(|_| work.advance(0))?;
-    let mut tasks = windows_file::tasks(job, &series, work)?;
     let others = windows_file::other_tables(job, &series)?;
-    for (object, dataset) in &others {
-        tasks.push(RewriteTask::keeping(job, object, dataset.clone())?);
-    }
+    let mut tasks = windows_tasks(job, &series, &others, work)?;
     let mut notes = Vec::new();
     let write_others = |file: &File| {
         notes = windows_file::write_others(job, file, &series, &others)?;
@@ -116,6 +139,20 @@ pub(super) fn to_windows(job: &ConversionJob<'_>, journal: Journal, work: &mut C
     )?;
     work.notes.append(&mut notes);
     Ok(done_with(&series))
+}
+
+/// Windows and targets of `series`, and the `others` of its tables.
+fn windows_tasks<'a>(
+    job: &ConversionJob<'_>,
+    series: &'a SeriesFile,
+    others: &[(String, Dataset)],
+    work: &ConversionContext<'_>,
+) -> Result<Vec<RewriteTask<'a>>> {
+    let mut tasks = windows_file::tasks(job, series, work)?;
+    for (object, dataset) in others {
+        tasks.push(RewriteTask::keeping(job, object, dataset.clone())?);
+    }
+    Ok(tasks)
 }
 
 fn done_with(series: &SeriesFile) -> Done {

@@ -19,10 +19,12 @@ use crate::atomic::DraftFile;
 use crate::error::{Error, Result};
 use crate::file::InputFile;
 use crate::series::{FORMAT_VERSION, SeriesColumn, SeriesFile, seal};
+use crate::shape::Shape;
 use crate::slab::Element;
 use crate::spans::{LABEL_END, REACH};
 use crate::storage::OutputFile;
 use crate::text::AttributeValue;
+use crate::windows::WindowsFile;
 
 pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut ConversionContext<'_>) -> Result<Done> {
     let windows_input = WindowsInput::open(job)?;
@@ -32,7 +34,7 @@ pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut Conv
                 .to_owned(),
         );
     }
-    let targets = targets(job, &windows_input)?;
+    let targets = targets(job, windows_input.file.shape())?;
     targets.check(work)?;
     // Checks the chunk size before the number of bars is known.
     (0..windows_input.names.len())
@@ -74,6 +76,14 @@ pub(super) fn run(job: &ConversionJob<'_>, mut journal: Journal, work: &mut Conv
     Ok(Done { samples: windows_input.samples(), bars: bars.collect() })
 }
 
+/// Bytes that [`run`] writes at least, about: those of the targets. Only the windows tell how many
+/// bars there are.
+pub(super) fn bytes_min(job: &ConversionJob<'_>, work: &ConversionContext<'_>) -> Result<u64> {
+    let file = WindowsFile::from_file(job.input.clone(), job.scope)?;
+    let targets = targets(job, file.shape())?;
+    targets.estimated_bytes(&mut DatasetRows::new(&job.input.path, targets.like.clone()), work)
+}
+
 /// The values of a timeframe of `bars` bars.
 fn values(job: &ConversionJob<'_>, windows_input: &WindowsInput, k: usize, bars: usize) -> Result<Bulk> {
     let like = windows_input.dataset(k).clone();
@@ -88,10 +98,10 @@ fn values(job: &ConversionJob<'_>, windows_input: &WindowsInput, k: usize, bars:
     .map_err(job.input.failed(windows_input.object(k), "look at the dataset"))
 }
 
-fn targets(job: &ConversionJob<'_>, windows_input: &WindowsInput) -> Result<Bulk> {
+fn targets(job: &ConversionJob<'_>, shape: &Shape) -> Result<Bulk> {
     let failed = || job.input.failed("/targets", "open the dataset");
     let like = job.input.root.dataset("/targets").map_err(failed())?;
-    let shape = vec![windows_input.samples(), windows_input.file.shape().horizons];
+    let shape = vec![shape.samples, shape.horizons];
     Bulk::new("/targets", shape, like, &job.options.storage, LeftOpen::Default).map_err(failed())
 }
 

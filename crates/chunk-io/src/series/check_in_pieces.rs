@@ -81,11 +81,27 @@ impl SeriesFile {
         }
     }
 
-    /// Rows that [`SeriesFile::check_in_pieces`] goes through: each sample once, and once more in
-    /// each timeframe, where each bar comes too.
+    /// Checks the times to which samples reach back and at which their labels end, of lists that
+    /// stay in the file: not every use of a series reads all of them. `each` hears how many rows a
+    /// part had.
+    ///
+    /// # Errors
+    /// As [`SeriesFile::check_in_pieces`].
+    pub fn check_span_lists<E: From<Error>>(&self, mut each: impl FnMut(usize) -> Result<(), E>) -> Result<(), E> {
+        let mut columns = self.span_columns();
+        columns.try_for_each(|column| self.scan_column(column, 0..self.shape().samples, |_, part| each(part.len())))
+    }
+
+    fn span_columns(&self) -> impl Iterator<Item = SeriesColumn> + '_ {
+        [SeriesColumn::ReachTime, SeriesColumn::LabelEndTime].into_iter().filter(move |column| self.has_column(*column))
+    }
+
+    /// Rows that [`SeriesFile::check_in_pieces`] goes through: each sample once, once more in each
+    /// list of times between which it reads bars, and in each timeframe, where each bar comes too.
     pub fn rows_to_check(&self) -> usize {
-        let timeframes = 0..self.timeframes().len();
-        self.shape().samples + timeframes.map(|k| self.bars(k) + self.shape().samples).sum::<usize>()
+        let (samples, timeframes) = (self.shape().samples, 0..self.timeframes().len());
+        let lists = 1 + self.span_columns().count();
+        lists * samples + timeframes.map(|k| self.bars(k) + samples).sum::<usize>()
     }
 
     /// Checks every rule that [`SeriesFile::load_index`] checks, on an index that stays in the
@@ -101,18 +117,10 @@ impl SeriesFile {
             done += rows;
             each(done)
         };
+        self.check_span_lists(&mut advance)?;
         for samples in self.sample_pieces() {
-            let time = self.piece_of(SeriesColumn::SampleTime, &samples)?;
-            for (column, check) in [
-                (SeriesColumn::ReachTime, check_reach as fn(&[i64], &[i64], usize) -> _),
-                (SeriesColumn::LabelEndTime, check_label_end),
-            ] {
-                if self.has_column(column) {
-                    check(&self.piece_of(column, &samples)?, &time, samples.start).map_err(refused)?;
-                }
-            }
             let instrument = self.read_instruments(&samples)?;
-            let index = SampleIndex { time: &time, instrument: &instrument, instruments: self.instrument_count() };
+            let index = SampleIndex { time: &[], instrument: &instrument, instruments: self.instrument_count() };
             check_samples(&index, samples.start).map_err(refused)?;
             advance(samples.len())?;
         }

@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn lists_that_break_a_rule_are_found_whatever_the_mark_says() {
-        let folder = tempfile::tempdir().unwrap();
+        let (folder, scope) = (tempfile::tempdir().unwrap(), Device::cpu().scope("data"));
         stream(&marked_with(folder.path(), "/samples/time", 0, 300)).unwrap();
         let cases: [(&str, usize, i64, &str); 9] = [
             ("/samples/label_end_time", 5, 1, "the sample's time, 800, or a later one, found 1"),
@@ -278,6 +278,11 @@ mod tests {
             let path = marked_with(folder.path(), object, place, number);
             let error = stream(&path).unwrap_err().to_string();
             assert!(error.contains(expected), "{object}: {error}");
+            if object == "/samples/reach_time" || object == "/samples/label_end_time" {
+                let series = SeriesFile::with_index_in_file(InputFile::open(&path).unwrap(), &scope).unwrap();
+                let error = series.check_span_lists(|_| Ok::<(), Error>(())).unwrap_err().to_string();
+                assert!(error.contains(expected), "{object}: {error}");
+            }
             let resident = Source::open(&path, &Device::cpu().scope("data")).unwrap_err().to_string();
             assert!(resident.contains(expected), "{object}: {resident}");
             let options = crate::ConvertOptions { to: Some(crate::Layout::Windows), ..Default::default() };

@@ -60,6 +60,20 @@ fn what_is_known_of_shares_becomes_attributes_of_their_edges() {
     assert!(String::from_utf8_lossy(&error.get_output().stderr).contains("missing.csv"));
 }
 
+/// Graphs of one node each were built, without a word.
+#[test]
+fn one_share_makes_no_graph() {
+    let stage = with_shares();
+    let alone = |input: &str| CORRELATION.replace("build shares", &format!("build {input}"));
+    let [error, _] = stage.fails(&alone("shares/daily_A.csv"), 3);
+    let expected = " is the only share with returns: expected the bars of two shares or more, as correlations are between shares; give each share a file";
+    assert!(error.contains(expected) && !error.contains("left out"), "{error}");
+    let [error, _] = stage.fails(&alone("shares/daily_A.csv shares/daily_E.csv"), 3);
+    assert!(error.contains(expected) && error.contains("`symbol`; left out: "), "{error}");
+    assert!(!stage.path("g.mbg").exists());
+    stage.succeeds(&alone("shares/daily_A.csv shares/daily_B.csv"));
+}
+
 #[test]
 fn a_second_build_does_nothing_and_a_change_is_named() {
     let stage = with_files("list", &EDGE_LIST);

@@ -67,6 +67,28 @@ fn a_streamed_series_gives_the_weights_the_errors_and_the_predictions_of_a_resid
     }
 }
 
+/// A run that streams did not read these rows, and ended with 0.
+#[test]
+fn a_streamed_series_is_refused_for_a_list_for_which_a_resident_one_is() {
+    let stage = shares();
+    let whole = stage.read("shares.h5");
+    for object in ["samples/reach_time", "samples/label_end_time"] {
+        std::fs::write(stage.path("shares.h5"), &whole).unwrap();
+        stage.damage("shares.h5", |draft| {
+            let file = hdf5::File::open_rw(draft).unwrap();
+            let dataset = file.dataset(object).unwrap();
+            let mut times = dataset.read_raw::<i64>().unwrap();
+            *times.last_mut().unwrap() += 1;
+            dataset.write_raw(&times).unwrap();
+        });
+        for residency in ["resident", "streamed"] {
+            let settings = format!("{SMALL} --set data.purge=0s --set data.residency={residency}");
+            let [message, _] = stage.fails(&format!("train --data shares.h5 --out run --max-steps 2 {settings}"), 3);
+            assert!(message.contains(&format!("/{object}[")), "{residency}: {message}");
+        }
+    }
+}
+
 #[test]
 fn a_plan_streams_what_does_not_fit_and_says_so() {
     let stage = series("contiguous");

@@ -19,7 +19,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use super::label_spans::LabelSpans;
 use super::loading::Chunks;
-use super::verified::{FileState, VerificationWatch, VerifiedFiles};
+use super::verified::{FileState, VerificationWatch, VerifiedFiles, require_going_on};
 use crate::error::Result;
 use crate::host::Host;
 
@@ -71,15 +71,20 @@ impl SourceSamples {
     }
 
     /// Opens `path`; bars, windows and targets are read when they are asked for. A series that was
-    /// verified, as its mark or the host's cache folder says, is not checked again; windows are
-    /// checked by the rule `non_finite` whenever they are read.
+    /// verified, as the host's cache folder says, is not checked again. One with a mark is checked
+    /// as it is read, and its lists that are not read whole are checked now, so that a stream
+    /// refuses what a load into memory does. Windows are checked by the rule `non_finite` whenever
+    /// they are read.
     pub(crate) fn open_in_file(path: &Path, device: &Device, non_finite: NonFinite, host: &Host<'_>) -> Result<Self> {
         let samples = Self::open_unchecked(path, device, non_finite, host)?;
-        let is_unverified = samples.verified.is_none() && samples.marked_fingerprint().is_none();
-        if let Some(series) = samples.source.series().filter(|_| is_unverified) {
+        if let Some(series) = samples.source.series().filter(|_| samples.verified.is_none()) {
             let file = series.file();
-            let mut watch = VerificationWatch::begin(host, "check", file.rows_to_check(), "rows");
-            file.check_in_pieces(|done| watch.at(done))?;
+            if file.fingerprint().is_some() {
+                file.check_span_lists(|_| require_going_on(host))?;
+            } else {
+                let mut watch = VerificationWatch::begin(host, "check", file.rows_to_check(), "rows");
+                file.check_in_pieces(|done| watch.at(done))?;
+            }
         }
         Ok(samples)
     }

@@ -118,10 +118,18 @@ impl<'a> VerificationWatch<'a> {
     /// [`Kind::Cancelled`] where the host ends it.
     pub(crate) fn at(&mut self, done: usize) -> Result<()> {
         self.progress.at(done as u64, "");
-        match self.host.cancel.is_requested() {
-            true => Err(Error::new(Kind::Cancelled, "interrupted while the data were verified; nothing is changed")),
-            false => Ok(()),
-        }
+        require_going_on(self.host)
+    }
+}
+
+/// Ends a verification where the host wants it.
+///
+/// # Errors
+/// [`Kind::Cancelled`].
+pub(crate) fn require_going_on(host: &Host<'_>) -> Result<()> {
+    match host.cancel.is_requested() {
+        true => Err(Error::new(Kind::Cancelled, "interrupted while the data were verified; nothing is changed")),
+        false => Ok(()),
     }
 }
 

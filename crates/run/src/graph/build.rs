@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::Instant;
 
+use megabatch_atomic_file::folder_of;
 use megabatch_graph_cache::build::Rewired;
 use megabatch_graph_cache::{Builder, CollectionChange, Error, GraphFile, build_cached};
 use serde_json::{Value, json};
@@ -47,7 +48,7 @@ fn build_source(request: &BuildRequest, source: Source<'_>, host: &Host<'_>) -> 
 fn build_file(request: &BuildRequest, out: &Path, source: Source<'_>, host: &Host<'_>) -> Result<CommandReport> {
     let start = Instant::now();
     let changes = changes(out, source.builder)?;
-    let (file, wrote) = with_progress(request, source.builder, host, &mut |options, progress| {
+    let (file, wrote) = with_progress(request, source.builder, folder_of(out), host, &mut |options, progress| {
         build_cached(out, source.builder, options, progress)
     })?;
     let seconds = start.elapsed().as_secs_f64();

@@ -2,6 +2,7 @@
 //! of many.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use megabatch_graph_cache::{BuildOptions, BuildProgress as Built, Builder, Error, GraphFile, Watch};
 use serde_json::{Value, json};
@@ -9,7 +10,9 @@ use serde_json::{Value, json};
 use super::options::GraphKind;
 use super::request::BuildRequest;
 use super::sizes::sizes;
+use crate::error::Result;
 use crate::host::{Host, Work};
+use crate::ingest::disk::require_free;
 use crate::text::{bytes, plural, shown};
 
 /// True if graphs had to be built.
@@ -49,15 +52,21 @@ impl Wrote {
 /// Builds with options, and says how far it is.
 type Build<'b, T> = dyn FnMut(&BuildOptions, Watch<'_>) -> Result<T, Error> + 'b;
 
-/// Result of `build`, and whether it wrote; shows progress on the screen.
+/// Result of `build`, which writes to `folder`, and whether it wrote; shows progress on the screen.
+///
+/// # Errors
+/// Errors of `build`; [`Kind::Capacity`](crate::Kind::Capacity) once graphs show that the disk has
+/// no room for all.
 pub(super) fn with_progress<T>(
     request: &BuildRequest,
     builder: &dyn Builder,
+    folder: &Path,
     host: &Host<'_>,
     build: &mut Build<'_, T>,
-) -> Result<(T, Wrote), Error> {
+) -> Result<(T, Wrote)> {
     let mut progress = host.observer.begin(Work { label: "build", total: builder.keys().len() as u64, unit: "graphs" });
     let mut wrote = Wrote::Nothing;
+    let (mut begun, mut shortage) = (None, None);
     let built = build(&request.build_options(), &mut |built| {
         match built {
             Built::Waiting => progress.note("another process builds these graphs; waiting for it"),
@@ -68,12 +77,36 @@ pub(super) fn with_progress<T>(
             Built::Written { graphs, total, bytes: written } => {
                 let in_all = (written as f64 * total as f64 / graphs.max(1) as f64) as usize;
                 progress.at(graphs as u64, &format!("{} of about {}", bytes(written as usize), bytes(in_all)));
+                let now = PartialFile { graphs, bytes: written };
+                let needed = begun.get_or_insert(now).least_to_come(now, total);
+                shortage = require_free(folder, needed, "the rest of the graphs").err();
             }
             _ => {}
         }
-        if host.cancel.is_requested() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    })?;
-    Ok((built, wrote))
+        let ends = shortage.is_some() || host.cancel.is_requested();
+        if ends { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    match shortage {
+        Some(shortage) => Err(shortage),
+        None => Ok((built?, wrote)),
+    }
+}
+
+/// A file that is being built.
+#[derive(Clone, Copy)]
+struct PartialFile {
+    graphs: usize,
+    bytes: u64,
+}
+
+impl PartialFile {
+    /// Bytes of the graphs after those of `now`, `total` in all: half as large each as those since
+    /// `self`, as graphs differ in size.
+    fn least_to_come(self, now: PartialFile, total: usize) -> u64 {
+        let (graphs, bytes) = (now.graphs.saturating_sub(self.graphs), now.bytes.saturating_sub(self.bytes));
+        let graph_bytes = bytes as f64 / graphs.max(1) as f64;
+        (0.5 * graph_bytes * total.saturating_sub(now.graphs) as f64) as u64
+    }
 }
 
 /// The graphs of a file, how they came there, and how large they are.
@@ -126,4 +159,18 @@ pub(super) fn facts(file: &GraphFile, wrote: Wrote, kind: GraphKind, seconds: f6
         "parameters": serde_json::from_str(&identity.parameters).unwrap_or(Value::Null),
         "data": format!("{:032x}", identity.data),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn graphs_to_come_are_reckoned_by_those_that_are_there() {
+        let begun = PartialFile { graphs: 10, bytes: 9_000 };
+        let after = |graphs, bytes| begun.least_to_come(PartialFile { graphs, bytes }, 1_000);
+        assert_eq!(after(10, 9_000), 0, "the header tells nothing");
+        assert_eq!(after(12, 9_400), 988 * 100);
+        assert_eq!(after(1_000, 1 << 40), 0);
+    }
 }

@@ -32,7 +32,7 @@ pub(super) fn build(
     let limit = limit.map(|ByteSize(bytes)| bytes as u64);
     let cache = GraphCache::open(folder, limit.unwrap_or(u64::MAX))?;
     let (Fetched { file, collected }, wrote) =
-        with_progress(request, source.builder, host, &mut |options, progress| {
+        with_progress(request, source.builder, folder, host, &mut |options, progress| {
             cache.get(source.builder, options, progress)
         })?;
     let seconds = start.elapsed().as_secs_f64();

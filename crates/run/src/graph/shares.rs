@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use megabatch_bars::{Bars, ReadOptions, ReturnPanel, bar_files, listed, read_all, return_panel};
+use megabatch_bars::{Bars, ReadOptions, ReturnPanel, Universe, bar_files, listed, read_all, return_panel};
 use megabatch_graph_cache::Builder as _;
 use megabatch_graph_cache::build::{Correlation, CorrelationGraphs, Panel};
 use megabatch_graph_cache::import::{Text, channels};
@@ -31,6 +31,7 @@ pub(super) fn with_shares(
     let instruments: Vec<(&str, &Bars)> =
         shares.recordings.iter().map(|share| (share.symbol.as_str(), &share.bars)).collect();
     let returns = return_panel(&instruments)?;
+    require_two_shares(&shares, &returns)?;
     let panel = Panel::new(&returns.names, &returns.open_times, &returns.times, &returns.values)?;
     let mut correlation = options.correlation();
     if let Some(path) = &options.similarities {
@@ -54,6 +55,21 @@ pub(super) fn with_shares(
     let all: Vec<String> = warnings.into_iter().chain(universe::file_warnings(&shares.recordings)).collect();
     facts["warnings"] = json!(all);
     then(Source { builder: &graphs, found, facts })
+}
+
+/// Refuses a panel of fewer shares than a correlation is between.
+fn require_two_shares(shares: &Universe, returns: &ReturnPanel) -> Result<()> {
+    let found = match returns.names.as_slice() {
+        [] => "no share has returns".to_owned(),
+        [name] => format!("{name} is the only share with returns"),
+        _ => return Ok(()),
+    };
+    let without_returns = returns.excluded.iter().map(ToString::to_string);
+    let left_out: Vec<String> = shares.describe_excluded().into_iter().chain(without_returns).collect();
+    let left_out = if left_out.is_empty() { String::new() } else { format!("; left out: {}", listed(&left_out)) };
+    Err(Error::data(format!(
+        "{found}: expected the bars of two shares or more, as correlations are between shares; give each share a file or frame of its own, or rows with a column `symbol`{left_out}"
+    )))
 }
 
 /// A warning where a correlation may be that of two returns.

@@ -19,6 +19,7 @@ use serde_json::json;
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::ingest::Windows;
+use crate::ingest::disk::require_free;
 use crate::output;
 use crate::setup::free_memory_bytes;
 use crate::text::{bytes, shown};
@@ -91,7 +92,8 @@ impl Default for SampleOptions {
 /// `folder`.
 ///
 /// # Errors
-/// A usage error where the folder is not empty or cannot be made, and for no days.
+/// A usage error where the folder is not empty or cannot be made, and for no days;
+/// [`Kind::Capacity`](crate::Kind::Capacity) where the disk has no room for them.
 pub fn make_shares(folder: &Path, count: NonZeroUsize, days: u32, seed: u64) -> Result<CommandReport> {
     require_days(days)?;
     let failed = |error: &dyn std::fmt::Display| Error::usage(format!("{}: {error}", folder.display()));
@@ -101,6 +103,8 @@ pub fn make_shares(folder: &Path, count: NonZeroUsize, days: u32, seed: u64) -> 
     std::fs::create_dir_all(folder).map_err(|error| failed(&format!("cannot be made: {error}")))?;
     let files = shares::csv_files(count.get(), days, seed);
     let bars = files.first().map_or(0, |(_, csv)| csv.lines().count() - 1);
+    let needed: usize = files.iter().map(|(_, csv)| csv.len()).sum();
+    require_free(folder, needed as u64, "the bars of the shares")?;
     for (name, csv) in &files {
         atomic_file::write(&folder.join(format!("{name}.csv")), csv.as_bytes())?;
     }
@@ -116,13 +120,18 @@ fn require_days(days: u32) -> Result<()> {
     Ok(())
 }
 
+/// Bytes of a calendar day of one-minute bars as text, the mean over a week, rounded down.
+const DAY_BYTES: u64 = 50_000;
+
 /// Writes one-minute bars of `days` calendar days to the CSV file `out`.
 ///
 /// # Errors
-/// A usage error where the file cannot be written, and for no days.
+/// A usage error where the file cannot be written, and for no days;
+/// [`Kind::Capacity`](crate::Kind::Capacity) where the disk has no room for them.
 pub fn make_bars(out: &Path, days: u32, seed: u64) -> Result<CommandReport> {
     require_days(days)?;
     output::check(out, &[])?;
+    require_free(atomic_file::folder_of(out), u64::from(days) * DAY_BYTES, "the file of bars")?;
     let failed = |action| move |source| atomic_file::WriteError { path: out.to_owned(), action, source };
     let new = NewFile::create(out).map_err(failed("make a file beside it"))?;
     let mut csv = BufWriter::with_capacity(1 << 20, new.file());
@@ -138,7 +147,7 @@ pub fn make_bars(out: &Path, days: u32, seed: u64) -> Result<CommandReport> {
 ///
 /// # Errors
 /// [`Kind::Capacity`](crate::Kind::Capacity) for samples that do not fit into memory while they are
-/// made; a usage error where the file cannot be written.
+/// made, or on the disk; a usage error where the file cannot be written.
 pub fn make_samples(out: &Path, options: &SampleOptions) -> Result<CommandReport> {
     output::check(out, &[])?;
     let spec = samples::Spec {
@@ -160,6 +169,13 @@ pub fn make_samples(out: &Path, options: &SampleOptions) -> Result<CommandReport
             bytes(available)
         )));
     }
+    let stored_bytes = spec.stored_bytes(options.layout);
+    let needed = match options.compression {
+        Filter::Contiguous | Filter::None => stored_bytes,
+        // Random numbers have little in them that can be compressed.
+        Filter::Gzip | Filter::Lzf => stored_bytes / 2,
+    };
+    require_free(atomic_file::folder_of(out), needed, "the file of samples")?;
     let storage = WriteOptions { storage: storage(options) };
     match options.layout {
         Layout::Windows => samples::write_windows_file(out, &spec, &storage)?,
@@ -178,4 +194,55 @@ fn storage(options: &SampleOptions) -> Storage {
         Filter::Lzf => Compression::Lzf,
     };
     Storage::Chunked { rows: options.chunk_rows, compression }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Kind;
+
+    #[test]
+    fn no_file_is_begun_for_which_the_disk_has_no_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("bars.csv");
+        let refused = |error: Error, purpose: &str| {
+            assert_eq!(error.kind(), Kind::Capacity, "{error}");
+            assert!(error.to_string().contains(purpose), "{error}");
+            assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+        };
+        refused(make_bars(&out, u32::MAX, 0).unwrap_err(), "the file of bars takes about");
+        let count = |count| NonZeroUsize::new(count).unwrap();
+        for compression in [Filter::Contiguous, Filter::None, Filter::Gzip, Filter::Lzf] {
+            let options = SampleOptions {
+                samples: count(10_000_000),
+                windows: SampleWindows::Unnamed(count(100_000)),
+                features: count(100),
+                targets: count(1),
+                layout: Layout::Windows,
+                compression,
+                ..SampleOptions::default()
+            };
+            let error = make_samples(&folder.path().join("samples.h5"), &options).unwrap_err();
+            refused(error, "the file of samples takes about");
+        }
+    }
+
+    #[test]
+    fn files_are_as_large_as_was_reckoned() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bars.csv");
+        make_bars(&path, 28, 1).unwrap();
+        let written = std::fs::metadata(&path).unwrap().len() as f64;
+        let reckoned = (28 * DAY_BYTES) as f64;
+        assert!(reckoned <= written && reckoned > 0.8 * written, "{reckoned} for {written}");
+        let spec = samples::Spec {
+            samples: 20_000,
+            windows: samples::SynthWindows::Named("M1:8,M5:4".parse::<Windows>().unwrap().0),
+            features: 4,
+            targets: 2,
+            seed: 0,
+        };
+        assert_eq!(spec.stored_bytes(Layout::Windows), 20_000 * (12 * 4 + 2) * 4);
+        assert_eq!(spec.stored_bytes(Layout::Series), 20_000 * (4 + 2) * 4 + 4_000 * 4 * 4);
+    }
 }

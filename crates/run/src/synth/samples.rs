@@ -7,7 +7,7 @@ use std::path::Path;
 
 use megabatch_bars::Timeframe;
 use megabatch_chunk_io::{
-    AttributeValue, SampleBlock, Series, SeriesTimeframe, Shape, TimeframeShape, WindowsHeader, WriteOptions,
+    AttributeValue, Layout, SampleBlock, Series, SeriesTimeframe, Shape, TimeframeShape, WindowsHeader, WriteOptions,
     write_series, write_windows,
 };
 
@@ -127,6 +127,20 @@ impl Spec {
         let sample_bytes = (1 + timeframes) * size_of::<i64>() + self.targets.saturating_mul(size_of::<f32>());
         let window_bytes = self.longest_window().saturating_mul(self.features).saturating_mul(size_of::<f32>());
         self.samples.saturating_mul(sample_bytes).saturating_add(window_bytes)
+    }
+
+    /// Bytes of the features and targets in a file of `layout`, about.
+    pub(crate) fn stored_bytes(&self, layout: Layout) -> u64 {
+        let bars_a_sample: f64 = match (&self.windows, layout) {
+            (SynthWindows::Unnamed(steps), _) => *steps as f64,
+            (SynthWindows::Named(windows), Layout::Windows) => windows.iter().map(|(_, steps)| *steps as f64).sum(),
+            (SynthWindows::Named(windows), _) => {
+                let ns = |timeframe: Timeframe| timeframe.duration_ns() as f64;
+                windows.iter().map(|(timeframe, _)| ns(windows[0].0) / ns(*timeframe)).sum()
+            }
+        };
+        let numbers = self.samples as f64 * (bars_a_sample * self.features as f64 + self.targets as f64);
+        (numbers * size_of::<f32>() as f64).round() as u64
     }
 
     fn longest_window(&self) -> usize {
