@@ -12,12 +12,11 @@ use std::sync::{Mutex, PoisonError};
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SegmentBars};
-use megabatch_nn::memory::plan_len;
 use megabatch_nn::model::pooling::Pooling;
 use megabatch_nn::model::{Model, ModelConfig, Timeframe};
 use rayon::prelude::*;
 
-use crate::compute::{Capacity, Compute, Purpose};
+use crate::compute::{Capacity, Compute, Purpose, buffer_lens};
 use crate::decoder::{self, Decoding};
 use crate::norm::read_top;
 use crate::pooling::WindowPooling;
@@ -142,7 +141,8 @@ pub fn streamed_len(model: &Model, compute: Compute, timeframes: impl Iterator<I
         Pooling::Last => 0,
         Pooling::Attention { heads } => WindowPooling::len(heads, hidden, steps, 1),
     };
-    let decoding = plan_len(&decoder::tensor_plan(model.decoder(), ONE_SAMPLE, Purpose::Prediction));
+    let decoding =
+        buffer_lens(decoder::buffer_plan(model.decoder(), ONE_SAMPLE, Purpose::Prediction)).iter().sum::<usize>();
     let alone = decoding + largest_window_len(model);
     let (states, reader) = timeframes
         .fold((0, alone), |(states, reader), (rows, steps)| (states + hidden * rows, reader + pooling_len(steps)));

@@ -34,7 +34,7 @@ impl WindowPooling {
 
     /// Its length, in numbers.
     pub(crate) fn len(heads: usize, hidden: usize, steps: usize, capacity: usize) -> usize {
-        capacity * heads * steps + heads * hidden + Vectors::len(heads, hidden, capacity)
+        capacity * heads * steps + heads * hidden + Vectors::lens(heads, hidden, capacity).iter().sum::<usize>()
     }
 
     /// Pools the states [T, B, H] of B windows to [B, H].

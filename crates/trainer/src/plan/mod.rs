@@ -1,6 +1,7 @@
 //! The memory of a training run on the CPU or a GPU, computed from its shapes before anything is
 //! allocated.
 
+mod blocks;
 mod covered;
 pub(crate) mod largest;
 mod runs;
