@@ -62,8 +62,8 @@ pub(crate) fn buffer_plan(decoder: &Decoder, capacity: Capacity, purpose: Purpos
     let own = own.map(|(len, (name, phases))| (name.to_owned(), vec![len], phases));
     let fusion_lens = |fusion: &AttentionFusion| FusionMemory::lens(fusion.sizes, capacity.samples, purpose);
     let fusion = decoder.fusion.iter().flat_map(fusion_lens).collect();
-    let attention_len = |attention| AttentionPass::len(attention, capacity.samples, capacity.edges, passes(purpose));
-    let attention = decoder.attention.iter().map(attention_len).collect();
+    let attention_lens = |attention| AttentionPass::lens(attention, capacity.samples, capacity.edges, passes(purpose));
+    let attention = decoder.attention.iter().flat_map(attention_lens).collect();
     own.chain([("fusion".to_owned(), fusion, BOTH), ("graph attention".to_owned(), attention, BOTH)]).collect()
 }
 

@@ -15,7 +15,8 @@ pub(crate) fn reserved_bytes(blocks: impl IntoIterator<Item = usize>, granule_by
     let blocks: Vec<usize> = blocks.into_iter().collect();
     let simulated = blocks.iter().map(|&bytes| bytes - whole_bytes(bytes)).filter(|&bytes| bytes > 0);
     // Each block leaves less than a granule free before it.
-    let capacity_bytes: usize = simulated.clone().map(|bytes| bytes.next_multiple_of(granule_bytes) + granule_bytes).sum();
+    let capacity_bytes: usize =
+        simulated.clone().map(|bytes| bytes.next_multiple_of(granule_bytes) + granule_bytes).sum();
     let source = Simulated::new(capacity_bytes, granule_bytes);
     let mut pool = Pool::new(Box::new(source), PoolSettings { capacity_bytes: None });
     pool.forbid_stitching();

@@ -225,7 +225,7 @@ impl PackedWeights {
             }
         }
         let attention = model.decoder().attention.iter();
-        let attention = attention.map(|attention| PackedAttention::len(attention, passes(purpose)));
+        let attention = attention.flat_map(|attention| PackedAttention::lens(attention, passes(purpose)));
         let keys = model.poolings().iter().zip(&all).flat_map(|(_, &dims)| pooling::keys_len(dims, purpose));
         let others = keys.chain(attention).collect();
         parts.push(("packed: keys of pooling, graph attention".to_owned(), others, BOTH));

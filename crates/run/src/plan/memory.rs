@@ -102,16 +102,23 @@ impl MemoryPlan {
 /// Bytes of each block that the data will take beside those that they have now: of `data_bytes` in
 /// all, `held_bytes` are held.
 fn blocks_to_load(setup: &TrainingSetup, data_bytes: usize, held_bytes: usize) -> Result<Vec<usize>> {
-    let is_resident = setup.chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Resident);
-    let Some(source) = setup.data.source().filter(|source| is_resident && !source.is_resident()) else {
-        return Ok(vec![data_bytes.saturating_sub(held_bytes)]);
-    };
-    Ok(match source.series() {
-        Some(series) => series.resident_blocks().into_iter().map(|bytes| bytes as usize).collect(),
-        None => {
+    let rest_bytes = data_bytes.saturating_sub(held_bytes);
+    let (Some(source), Ok(chunks)) = (setup.data.source(), &setup.chunks) else { return Ok(vec![rest_bytes]) };
+    if rest_bytes == 0 {
+        return Ok(Vec::new());
+    }
+    Ok(match (chunks.residence, source.series()) {
+        (Residence::Resident, Some(series)) => {
+            series.resident_blocks().into_iter().map(|bytes| bytes as usize).collect()
+        }
+        (Residence::Streamed, Some(series)) => {
+            series.cache_bounds()?.taken_blocks(chunks.data_bytes as usize).collect()
+        }
+        (Residence::Resident, None) => {
             let tables = source.storage()?;
             tables.iter().map(|table| table.shape.iter().product::<usize>() * size_of::<f32>()).collect()
         }
+        _ => vec![rest_bytes],
     })
 }
 

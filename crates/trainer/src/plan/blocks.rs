@@ -10,8 +10,7 @@ use crate::error::Result;
 impl Footprint {
     /// Bytes of each block of this footprint in the order in which a run takes them, for training
     /// on samples of `shape`, or on graphs whose largest have these numbers of nodes and edges.
-    /// `validated` samples or graphs are validated. Graph attention and carried states, of several
-    /// blocks each, are one.
+    /// `validated` samples or graphs are validated. Carried states, of several blocks, are one.
     ///
     /// # Errors
     /// As [`Model::new`].
