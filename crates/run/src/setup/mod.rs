@@ -247,7 +247,7 @@ impl TrainingSetup {
     }
 
     /// Bytes of each block of the device that is held for the data now, in order of address.
-    pub(crate) fn held_blocks(&self) -> Vec<usize> {
+    pub(crate) fn data_blocks(&self) -> Vec<usize> {
         let snapshot = self.device.snapshot(0);
         let is_held = |block: &&Block| block.owner.as_deref().is_some_and(is_of_data);
         snapshot.blocks().filter(is_held).map(|block| block.requested_bytes).collect()
