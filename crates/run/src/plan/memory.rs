@@ -60,7 +60,7 @@ impl MemoryPlan {
         let available_bytes = setup.memory_bytes;
         let (held, beside_bytes) = (setup.data_blocks(), setup.data.beside_bytes());
         let to_load = blocks_to_load(setup, data_bytes, held.iter().sum::<usize>() + beside_bytes)?;
-        let taken = training.blocks(&counted, samples.shape(), largest, validated)?;
+        let taken = training.blocks(&counted, samples.shape(), largest, validated, setup.carried.as_ref())?;
         let reserved_bytes = reserved_bytes(held.into_iter().chain(to_load).chain(taken)) + beside_bytes;
         Ok(MemoryPlan {
             data_bytes,

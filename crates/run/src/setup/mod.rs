@@ -85,7 +85,7 @@ pub(crate) struct TrainingSetup {
     /// Sizes of the series, where it may stay in its file.
     streamable: Option<StreamableSeries>,
     /// Carried states; `None` where windows begin with zeros.
-    carried: Option<CarriedStates>,
+    pub(crate) carried: Option<CarriedStates>,
     cache_folder: Option<PathBuf>,
     /// Processes that train together.
     pub(crate) ranks: usize,

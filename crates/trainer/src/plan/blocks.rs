@@ -1,16 +1,16 @@
 //! The memory of a training run on the CPU block by block, in the order in which it is taken.
 
 use megabatch_nn::model::{Model, SampleShape};
-use megabatch_nn_cpu::Engine;
+use megabatch_nn_cpu::{Engine, StreamedLens};
 
-use super::{Footprint, HeldBatches};
+use super::{CarriedStates, Footprint, HeldBatches};
 use crate::config::Config;
 use crate::error::Result;
 
 impl Footprint {
     /// Bytes of each block of this footprint in the order in which a run takes them, for training
     /// on samples of `shape`, or on graphs whose largest have these numbers of nodes and edges.
-    /// `validated` samples or graphs are validated. Carried states, of several blocks, are one.
+    /// `validated` samples or graphs are validated; `states` are those that the run carries.
     ///
     /// # Errors
     /// As [`Model::new`].
@@ -20,6 +20,7 @@ impl Footprint {
         shape: &SampleShape,
         graphs: Option<(usize, usize)>,
         validated: usize,
+        states: Option<&CarriedStates>,
     ) -> Result<Vec<usize>> {
         let model = Model::new(shape.clone(), config.model.for_loss(config.loss))?;
         let (purpose, precision) = (config.purpose(), config.precision);
@@ -42,11 +43,14 @@ impl Footprint {
         // Sets of gradients that a rank of several holds.
         let sets = self.gradients_bytes / (size_of::<f32>() * weights).max(1);
         blocks.extend(std::iter::repeat_n(weights, sets.saturating_sub(1 + shards)));
-        blocks.push(self.carried_bytes / size_of::<f32>());
         let HeldBatches { step, validation, counted } = HeldBatches::new(config, validated);
-        for rows in [step, step, validation, validation] {
-            blocks.extend(windows.iter().chain([&shape.outputs]).map(|numbers| rows * samples * numbers));
-        }
+        let batch = |rows: usize| windows.iter().chain([&shape.outputs]).map(move |numbers| rows * samples * numbers);
+        blocks.extend(states.iter().flat_map(|states| states.training_lens(config, shape)));
+        blocks.extend(batch(step).chain(batch(step)));
+        let streamed = states.map_or_else(StreamedLens::default, |states| states.streamed(config, shape));
+        blocks.extend(streamed.readers);
+        blocks.extend(batch(validation).chain(batch(validation)));
+        blocks.extend(streamed.states);
         blocks.push(counted * (windows.iter().sum::<usize>() + shape.outputs));
         Ok(blocks.into_iter().map(|numbers| numbers * size_of::<f32>()).filter(|&bytes| bytes > 0).collect())
     }
