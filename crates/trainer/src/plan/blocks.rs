@@ -1,7 +1,7 @@
 //! The memory of a training run on the CPU block by block, in the order in which it is taken.
 
 use megabatch_nn::model::{Model, SampleShape};
-use megabatch_nn_cpu::{Engine, StreamedLens};
+use megabatch_nn_cpu::Engine;
 
 use super::{CarriedStates, Footprint, HeldBatches};
 use crate::config::Config;
@@ -47,7 +47,7 @@ impl Footprint {
         let batch = |rows: usize| windows.iter().chain([&shape.outputs]).map(move |numbers| rows * samples * numbers);
         blocks.extend(states.iter().flat_map(|states| states.training_lens(config, shape)));
         blocks.extend(batch(step).chain(batch(step)));
-        let streamed = states.map_or_else(StreamedLens::default, |states| states.streamed(config, shape));
+        let streamed = states.map(|states| states.streamed(config, shape)).unwrap_or_default();
         blocks.extend(streamed.readers);
         blocks.extend(batch(validation).chain(batch(validation)));
         blocks.extend(streamed.states);

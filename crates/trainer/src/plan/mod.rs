@@ -144,7 +144,7 @@ impl CarriedStates {
             CarriedBars::places(rows, timeframe.steps, config.step_samples())
         };
         let pending = self.training.iter().zip(&shape.timeframes).map(places);
-        pending.chain([self.training.iter().sum()]).map(|bars| state_len * bars).collect()
+        pending.chain([self.training.iter().sum::<usize>()]).map(|bars| state_len * bars).collect()
     }
 
     /// Numbers in each buffer of the states that predictions of a validation are made from: of the
