@@ -33,8 +33,9 @@ pub(crate) fn source() -> Box<dyn Source> {
     Box::new(Plain::new(capacity_bytes, GRANULE_BYTES))
 }
 
-/// Bytes that a CPU device takes from the system for blocks of these sizes, all live at once: whole
-/// pages of 2 MiB. Blocks of up to 32 KiB have pages of their own, by size class.
+/// Bytes that a CPU device takes from the system for blocks of these sizes, asked for in this order
+/// and all live at once: whole pages of 2 MiB. Blocks of up to 32 KiB have pages of their own, by
+/// size class.
 pub fn reserved_bytes(blocks: impl IntoIterator<Item = usize>) -> usize {
     crate::pool::reserved_bytes(blocks, GRANULE_BYTES)
 }
@@ -108,7 +109,18 @@ mod tests {
 
     #[test]
     fn what_is_reserved_is_known_from_the_sizes_of_the_blocks() {
-        for sizes in [&[][..], &[1], &[512, 513, 4096, 4096], &[32 << 10, (32 << 10) + 1, 5 << 20], &[1024; 3000]] {
+        for sizes in [
+            &[][..],
+            &[0],
+            &[1],
+            &[512, 513, 4096, 4096],
+            &[32 << 10, (32 << 10) + 1, 5 << 20],
+            &[1024; 3000],
+            // The block after the slab does not fit into what is free before it, the last one does.
+            &[5 << 20, 512, 2 << 20, 1 << 20],
+            &[5 << 20, 512, 1 << 20, 2 << 20],
+            &[20 << 20, 100, (20 << 20) + 1, 100, 5000, 33 << 10, 7 << 20, 40_000, 1000],
+        ] {
             let device = Device::cpu();
             let scope = device.scope("test");
             let _buffers: Vec<_> = sizes.iter().map(|&bytes| Buffer::<u8>::zeros(&scope, bytes).unwrap()).collect();

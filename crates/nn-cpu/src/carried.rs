@@ -75,12 +75,6 @@ pub struct CarriedTimeframe {
     pending: Buffer<f32>,
 }
 
-/// Numbers in the memory of one timeframe: for `rows` bars, of which a step computes at most
-/// `places`.
-pub fn carried_len(state_len: usize, rows: usize, places: usize) -> usize {
-    state_len * (rows + places)
-}
-
 impl Carried {
     /// Zero states for the bars `rows` of each timeframe, in optimizer steps of up to
     /// `step_samples` samples.

@@ -1,6 +1,7 @@
 //! Amount of computation at once, and its purpose.
 
 use megabatch_nn::batch::Runs;
+use megabatch_nn::memory::{StepPhase, TensorPlan};
 use megabatch_nn::model::Model;
 
 /// Samples that one thread takes through the model at a time. Part of the arithmetic: another size
@@ -114,4 +115,18 @@ impl Purpose {
             Purpose::Prediction => None,
         }
     }
+}
+
+/// Tensors with the buffers of each, in the order in which they are taken: name, numbers in each
+/// buffer, and the phases that use it.
+pub(crate) type BufferPlan = Vec<(String, Vec<usize>, &'static [StepPhase])>;
+
+/// The tensors of `plan`, each with the numbers in all its buffers.
+pub(crate) fn by_tensor(plan: BufferPlan) -> TensorPlan {
+    plan.into_iter().map(|(name, lens, phases)| (name, lens.into_iter().sum(), phases)).collect()
+}
+
+/// Numbers in each buffer of `plan`.
+pub(crate) fn buffer_lens(plan: BufferPlan) -> Vec<usize> {
+    plan.into_iter().flat_map(|(_, lens, _)| lens).collect()
 }

@@ -5,14 +5,14 @@ use megabatch_amp::NonFiniteTrace;
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::graph::{GraphDropout, GraphView};
-use megabatch_nn::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
+use megabatch_nn::memory::{BACKWARD, BOTH, StepPhase};
 use megabatch_nn::model::decoder::{Decoder, Widths};
-use megabatch_nn::model::fusion::Linear;
+use megabatch_nn::model::fusion::{AttentionFusion, Linear};
 use megabatch_nn::model::head::Head;
 use megabatch_nn::model::{Readout, TensorSet};
 
 use crate::arithmetic::CpuArithmetic;
-use crate::compute::{Capacity, Purpose};
+use crate::compute::{BufferPlan, Capacity, Purpose};
 use crate::fusion::FusionMemory;
 use crate::graph_attention::{AttentionPass, NodeGradients, Nodes, PackedAttention, Passes};
 use crate::kernel::bf16::Bf16Isa;
@@ -45,8 +45,8 @@ fn lens(decoder: &Decoder, capacity: Capacity) -> [usize; 9] {
     [encodings, outputs, outputs, d_encodings, d_fused, attended, attended, pooled, pooled]
 }
 
-/// The memory for shards of up to `capacity`: name, numbers and the phases that use it.
-pub(crate) fn tensor_plan(decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> TensorPlan {
+/// The memory for shards of up to `capacity`, in the order in which [`Decoding::new`] takes it.
+pub(crate) fn buffer_plan(decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> BufferPlan {
     const NAMES: [(&str, &[StepPhase]); 9] = [
         ("encodings", BOTH),
         ("outputs", BOTH),
@@ -58,11 +58,12 @@ pub(crate) fn tensor_plan(decoder: &Decoder, capacity: Capacity, purpose: Purpos
         ("what is read out of a graph", BOTH),
         ("its gradient", BACKWARD),
     ];
-    let own =
-        lens(decoder, capacity).into_iter().zip(NAMES).map(|(len, (name, phases))| (name.to_owned(), len, phases));
-    let fusion = decoder.fusion.map_or(0, |fusion| FusionMemory::len(fusion.sizes, capacity.samples, purpose));
-    let attention_len = |attention| AttentionPass::len(attention, capacity.samples, capacity.edges, passes(purpose));
-    let attention = decoder.attention.as_ref().map_or(0, attention_len);
+    let own = lens(decoder, capacity).into_iter().zip(NAMES);
+    let own = own.map(|(len, (name, phases))| (name.to_owned(), vec![len], phases));
+    let fusion_lens = |fusion: &AttentionFusion| FusionMemory::lens(fusion.sizes, capacity.samples, purpose);
+    let fusion = decoder.fusion.iter().flat_map(fusion_lens).collect();
+    let attention_lens = |attention| AttentionPass::lens(attention, capacity.samples, capacity.edges, passes(purpose));
+    let attention = decoder.attention.iter().flat_map(attention_lens).collect();
     own.chain([("fusion".to_owned(), fusion, BOTH), ("graph attention".to_owned(), attention, BOTH)]).collect()
 }
 
@@ -131,11 +132,10 @@ impl Decoding {
     pub(crate) fn new(scope: &Scope, decoder: &Decoder, capacity: Capacity, purpose: Purpose) -> Result<Self> {
         let [encodings, outputs, d_outputs, d_encodings, d_fused, attended, d_attended, pooled, d_pooled] =
             lens(decoder, capacity);
-        let fusion = decoder.fusion.map(|fusion| FusionMemory::new(scope, fusion.sizes, capacity.samples, purpose));
         let zeros = |len| Buffer::zeros(scope, len);
-        let attention = decoder.attention.as_ref();
-        let attention = attention
-            .map(|attention| AttentionPass::new(scope, attention, capacity.samples, capacity.edges, passes(purpose)));
+        let fusion = |fusion: AttentionFusion| FusionMemory::new(scope, fusion.sizes, capacity.samples, purpose);
+        let attention =
+            |attention| AttentionPass::new(scope, attention, capacity.samples, capacity.edges, passes(purpose));
         Ok(Decoding {
             samples: 0,
             arithmetic: CpuArithmetic::Fp32,
@@ -145,13 +145,13 @@ impl Decoding {
             d_outputs: zeros(d_outputs)?,
             d_encodings: zeros(d_encodings)?,
             d_fused: zeros(d_fused)?,
-            fusion: fusion.transpose()?,
             attended: zeros(attended)?,
             d_attended: zeros(d_attended)?,
             pooled: zeros(pooled)?,
             d_pooled: zeros(d_pooled)?,
             arguments: vec![0; pooled],
-            attention: attention.transpose()?,
+            fusion: decoder.fusion.map(fusion).transpose()?,
+            attention: decoder.attention.as_ref().map(attention).transpose()?,
         })
     }
 

@@ -24,10 +24,10 @@ mod step;
 mod streaming_predictor;
 pub mod team;
 
-pub use carried::{Carried, carried_len};
+pub use carried::Carried;
 pub use compute::{Capacity, CheckpointPolicy, Compute, Purpose, SHARD_SAMPLES};
 pub use profile::{LayerTimes, PassTimes, PoolingTimes, Profile};
 pub use shard::{FinalGradients, FinalSink, instructions};
-pub use stateful_inference::{StatefulInference, read_rows, streamed_len};
+pub use stateful_inference::{StatefulInference, StreamedLens, read_rows};
 pub use step::{BatchTimes, BlockSinks, BlockSums, Changes, Engine, Totals};
 pub use streaming_predictor::StreamingPredictor;

@@ -17,12 +17,13 @@ pub(crate) struct Normalised {
 impl Normalised {
     /// Memory for up to `rows` rows, booked on `scope`.
     pub(crate) fn new(scope: &Scope, width: usize, rows: usize) -> Result<Self> {
-        Ok(Normalised { unit: Buffer::zeros(scope, rows * width)?, scale: Buffer::zeros(scope, rows)? })
+        let [unit, scale] = Normalised::lens(width, rows);
+        Ok(Normalised { unit: Buffer::zeros(scope, unit)?, scale: Buffer::zeros(scope, scale)? })
     }
 
-    /// Its length, in numbers.
-    pub(crate) fn len(width: usize, rows: usize) -> usize {
-        rows * (width + 1)
+    /// Length of each buffer in numbers, in the order of the fields.
+    pub(crate) fn lens(width: usize, rows: usize) -> [usize; 2] {
+        [rows * width, rows]
     }
 }
 

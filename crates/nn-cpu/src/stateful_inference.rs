@@ -12,12 +12,11 @@ use std::sync::{Mutex, PoisonError};
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SegmentBars};
-use megabatch_nn::memory::plan_len;
 use megabatch_nn::model::pooling::Pooling;
 use megabatch_nn::model::{Model, ModelConfig, Timeframe};
 use rayon::prelude::*;
 
-use crate::compute::{Capacity, Compute, Purpose};
+use crate::compute::{Capacity, Compute, Purpose, buffer_lens};
 use crate::decoder::{self, Decoding};
 use crate::norm::read_top;
 use crate::pooling::WindowPooling;
@@ -134,19 +133,35 @@ fn readers(compute: Compute) -> usize {
     compute.threads.min(compute.batch_size)
 }
 
-/// Numbers in the memory of [`StatefulInference`], for timeframes of so many rows that are read and
-/// T bars in a window.
-pub fn streamed_len(model: &Model, compute: Compute, timeframes: impl Iterator<Item = (usize, usize)>) -> usize {
-    let ModelConfig { hidden, pooling, .. } = model.config();
-    let pooling_len = |steps| match pooling {
-        Pooling::Last => 0,
-        Pooling::Attention { heads } => WindowPooling::len(heads, hidden, steps, 1),
-    };
-    let decoding = plan_len(&decoder::tensor_plan(model.decoder(), ONE_SAMPLE, Purpose::Prediction));
-    let alone = decoding + largest_window_len(model);
-    let (states, reader) = timeframes
-        .fold((0, alone), |(states, reader), (rows, steps)| (states + hidden * rows, reader + pooling_len(steps)));
-    states + readers(compute) * reader
+/// Numbers in each buffer of [`StatefulInference`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamedLens {
+    /// Buffers of all that read states, which are taken first.
+    pub readers: Vec<usize>,
+    /// Buffers of the states, one a timeframe.
+    pub states: Vec<usize>,
+}
+
+impl StreamedLens {
+    /// The lengths for timeframes of so many rows that are read and T bars in a window.
+    pub fn new(model: &Model, compute: Compute, timeframes: impl Iterator<Item = (usize, usize)>) -> Self {
+        let ModelConfig { hidden, pooling, .. } = model.config();
+        let mut reader = buffer_lens(decoder::buffer_plan(model.decoder(), ONE_SAMPLE, Purpose::Prediction));
+        let mut states = Vec::new();
+        for (rows, steps) in timeframes {
+            if let Pooling::Attention { heads } = pooling {
+                reader.extend(WindowPooling::lens(heads, hidden, steps, 1));
+            }
+            states.push(hidden * rows);
+        }
+        reader.push(largest_window_len(model));
+        StreamedLens { readers: reader.repeat(readers(compute)), states }
+    }
+
+    /// Numbers in all of them.
+    pub fn total(&self) -> usize {
+        self.readers.iter().chain(&self.states).sum()
+    }
 }
 
 /// Numbers in the largest window [T, F] of any timeframe.

@@ -96,15 +96,17 @@ impl SeriesFile {
         Ok(())
     }
 
-    /// Bytes of the index in memory.
-    pub fn index_bytes(&self) -> u64 {
-        let sample_columns = [SeriesColumn::SampleTime, SeriesColumn::ReachTime, SeriesColumn::LabelEndTime];
-        let timeframes =
-            (0..self.timeframes.len()).flat_map(|k| [SeriesColumn::SampleEnd(k), SeriesColumn::CloseTime(k)]);
-        let columns = sample_columns.into_iter().chain(timeframes).filter_map(|column| self.column(column));
-        let integers: usize = columns.map(|table| table.rows() * size_of::<i64>()).sum();
-        let instruments = self.samples.instrument.as_ref().map_or(0, |table| table.rows() * size_of::<i32>());
-        (integers + instruments) as u64
+    /// Bytes of each list of the index in memory, in the order in which [`SeriesFile::load_index`]
+    /// reads them.
+    pub(crate) fn index_blocks(&self) -> Vec<u64> {
+        let samples = [&self.samples.reach_time, &self.samples.label_end_time].into_iter().flatten();
+        let samples = std::iter::once(&self.samples.time).chain(samples).map(|table| table.rows() * size_of::<i64>());
+        let instruments = self.samples.instrument.iter().map(|table| table.rows() * size_of::<i32>());
+        let timeframes = self.timeframes.iter().flat_map(|timeframe| {
+            let tables = [timeframe.close_time_table(), timeframe.sample_end_table()];
+            tables.map(|table| table.rows() * size_of::<i64>())
+        });
+        samples.chain(instruments).chain(timeframes).map(|bytes| bytes as u64).collect()
     }
 
     fn column(&self, column: SeriesColumn) -> Option<&NumericDataset> {

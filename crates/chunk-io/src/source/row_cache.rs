@@ -104,9 +104,9 @@ impl RowCacheSize {
         2 * self.block_bytes()
     }
 
-    /// Bytes that a cache of about `bytes` takes.
-    pub(super) fn taken_bytes(&self, bytes: usize) -> usize {
-        self.fitting(bytes).iter().sum::<usize>() * self.block_bytes()
+    /// Bytes of the slots, and of the staged blocks, of a cache of about `bytes`.
+    pub(super) fn taken_blocks(&self, bytes: usize) -> [usize; 2] {
+        self.fitting(bytes).map(|blocks| blocks * self.block_bytes())
     }
 
     /// Slots, and staged blocks, for `bytes`.

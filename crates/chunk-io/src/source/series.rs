@@ -91,13 +91,25 @@ impl SeriesSource {
 
     /// Bytes that bars and targets take in memory.
     pub fn table_bytes(&self) -> u64 {
-        let len = |rows: usize, width: usize| (rows as u64).saturating_mul(width as u64 * size_of::<f32>() as u64);
-        self.file.tables().map(|table| len(table.rows(), table.row_len())).sum()
+        self.table_blocks().sum()
     }
 
-    /// Bytes that bars and targets take in memory, and the index where it is not there yet.
+    /// Bytes of bars by timeframe, then of the targets, in memory.
+    fn table_blocks(&self) -> impl Iterator<Item = u64> {
+        let len = |rows: usize, width: usize| (rows as u64).saturating_mul(width as u64 * size_of::<f32>() as u64);
+        self.file.tables().map(move |table| len(table.rows(), table.row_len()))
+    }
+
+    /// Bytes of each block that [`SeriesSource::load_resident`] takes, in its order: the lists of
+    /// the index where it is not there yet, then bars and targets.
+    pub fn resident_blocks(&self) -> Vec<u64> {
+        let index = if self.file.has_index() { Vec::new() } else { self.file.index_blocks() };
+        index.into_iter().chain(self.table_blocks()).collect()
+    }
+
+    /// Sum of [`SeriesSource::resident_blocks`].
     pub fn resident_bytes(&self) -> u64 {
-        self.table_bytes() + if self.file.has_index() { 0 } else { self.file.index_bytes() }
+        self.resident_blocks().into_iter().sum()
     }
 
     /// Least and most bytes of a cache.

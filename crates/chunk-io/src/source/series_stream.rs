@@ -43,9 +43,14 @@ impl CacheBounds {
     /// Most bytes within `budget_bytes`, but at least `bytes_min`, that caches take to the byte if
     /// they are asked for as a budget.
     pub fn taken_bytes(&self, budget_bytes: usize) -> usize {
-        let shares = shares(&self.sizes, budget_bytes);
-        let taken = self.sizes.iter().zip(shares).map(|(size, bytes)| size.taken_bytes(bytes)).sum();
+        let taken: usize = self.taken_blocks(budget_bytes).sum();
         if taken >= budget_bytes { taken } else { self.taken_bytes(taken) }
+    }
+
+    /// Bytes of each block of memory that caches of `budget_bytes` take, in order.
+    pub fn taken_blocks(&self, budget_bytes: usize) -> impl Iterator<Item = usize> {
+        let shares = shares(&self.sizes, budget_bytes);
+        self.sizes.iter().zip(shares).flat_map(|(size, bytes)| size.taken_blocks(bytes))
     }
 }
 

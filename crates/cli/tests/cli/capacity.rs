@@ -349,19 +349,60 @@ fn a_batch_is_no_larger_than_the_samples_to_train_on() {
     assert!(stage.checkpoint("all", 3) == stage.checkpoint("many", 3));
 }
 
+/// Trains an epoch on `data` in `run`, and asserts that the pages that it takes are planned: no fewer,
+/// and at most 3 % more.
+fn assert_pages_planned(stage: &Stage, data: &str, run: &str, settings: &str) {
+    let set = format!("{settings} --set data.residency=resident --set training.epochs=1");
+    let plan = stage.succeeds(&format!("plan --data {data} {set}"));
+    stage.succeeds(&format!("train --data {data} --out {run} {set}"));
+    let taken = stage.metrics(run, "epoch").iter().filter_map(|epoch| epoch["reserved_bytes_peak"].as_u64()).max();
+    let taken = taken.expect("an epoch has ended");
+    // The plan of the run is made where its data are in memory already.
+    let own: Value = serde_json::from_str(&stage.text(&format!("{run}/plan.json"))).unwrap();
+    for planned in [plan, own].map(|plan| part(&plan, "reserved_bytes")) {
+        assert!(taken <= planned && planned * 100 <= taken * 103, "{data} {settings}: {taken} of {planned}");
+    }
+}
+
 /// The pages that the plan promised were fewer than those that a series took.
 #[test]
 fn a_series_takes_no_more_pages_than_planned() {
     let stage = Stage::new();
     stage.succeeds("synth series.h5 --samples 60000 --timeframes M1:20,M5:6,M15:4 --features 5 --targets 3");
-    let set = "--set model.hidden=4 --set training.threads=1 --set data.residency=resident \
-               --set gpu_optimization.batch_size=4000 --set training.epochs=1";
-    let plan = stage.succeeds(&format!("plan --data series.h5 {set}"));
-    stage.succeeds(&format!("train --data series.h5 --out run {set}"));
-    let taken = stage.metrics("run", "epoch").iter().filter_map(|epoch| epoch["reserved_bytes_peak"].as_u64()).max();
-    let taken = taken.expect("an epoch has ended");
-    let planned = plan["memory"]["reserved_bytes"].as_u64().unwrap();
-    assert!(taken <= planned && planned < taken * 5 / 4, "{taken} of {planned}");
+    let settings = "--set model.hidden=4 --set training.threads=1 --set gpu_optimization.batch_size=4000";
+    assert_pages_planned(&stage, "series.h5", "run", settings);
+}
+
+/// A series of bars has lists of times and checksums of all its datasets, each a block, which were
+/// planned as one: hours of EURUSD took 35.7 MB of the 33.6 that were planned.
+#[test]
+fn a_series_of_bars_takes_no_more_pages_than_planned() {
+    let stage = Stage::new();
+    stage.succeeds("synth EURUSD.csv --days 12");
+    let ingest = |name: &str, recipe: &str| {
+        stage.succeeds(&format!("ingest EURUSD.csv --out {name} {recipe}"));
+    };
+    ingest("minutes.h5", "--timeframes M1:24");
+    ingest("several.h5", "--timeframes M1:12,M5:6,H1:3 --features body --horizon 2");
+    ingest("short.h5", "--timeframes M15:8,H1:4 --features body,volatility_20 --horizon 3");
+    let attention = "--set model.pooling=attention --set model.fusion=attention --set model.fusion_heads=2";
+    for (n, (data, settings)) in [
+        ("minutes.h5", "--set model.hidden=8 --set training.threads=1 --set gpu_optimization.batch_size=1000"),
+        ("minutes.h5", "--set model.hidden=32 --set training.threads=2 --set gpu_optimization.batch_size=512"),
+        ("several.h5", "--set model.hidden=8 --set training.threads=1 --set model.layers=2"),
+        ("several.h5", format!("--set model.hidden=16 --set training.threads=3 {attention}").as_str()),
+        ("short.h5", "--set model.hidden=64 --set training.threads=1 --set gpu_optimization.batch_size=32"),
+        ("short.h5", "--set model.hidden=16 --set training.threads=5 --set training.precision=bf16"),
+        (
+            "short.h5",
+            format!("--set model.hidden=8 --set training.threads=1 --set model.cell=gru {attention}").as_str(),
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        assert_pages_planned(&stage, data, &format!("run{n}"), settings);
+    }
 }
 
 // `ulimit -v 8000000; megabatch train …` found no memory for 63888 bytes: the pool reserved more

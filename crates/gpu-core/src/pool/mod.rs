@@ -28,6 +28,7 @@ mod live_blocks;
 mod main_segment;
 mod order;
 mod placement_cache;
+mod reserved;
 mod reuse;
 mod segments;
 mod slab;
@@ -43,8 +44,8 @@ mod view;
 mod walk;
 
 pub use event::{PoolEvent, PoolObserver};
+pub(crate) use reserved::reserved_bytes;
 pub use segments::{BlockInfo, BlockState, SegmentInfo, SegmentKind};
-pub(crate) use slab::reserved_bytes;
 pub use stats::{Peaked, Stats};
 
 pub use crate::error::MemoryCounts;

@@ -40,22 +40,6 @@ pub(super) fn class_slots(class: usize, granule_bytes: usize) -> usize {
     (granule_bytes / class_bytes(class)).min(SLOTS_MAX)
 }
 
-/// Bytes that a pool takes from a source of such granules for blocks of these sizes, all of one
-/// stream and live at once: large ones side by side, small ones in a slab for each size class.
-pub(crate) fn reserved_bytes(blocks: impl IntoIterator<Item = usize>, granule_bytes: usize) -> usize {
-    let mut large_bytes = 0;
-    let mut small = std::collections::BTreeMap::new();
-    for bytes in blocks.into_iter().filter(|&bytes| bytes > 0) {
-        match class_of(bytes, granule_bytes) {
-            Some(class) => *small.entry(class).or_insert(0) += 1,
-            None => large_bytes += bytes.next_multiple_of(UNIT_BYTES),
-        }
-    }
-    let slabs: usize =
-        small.into_iter().map(|(class, blocks): (_, usize)| blocks.div_ceil(class_slots(class, granule_bytes))).sum();
-    large_bytes.next_multiple_of(granule_bytes) + slabs * granule_bytes
-}
-
 /// A granule of equal blocks, or the beginning of one.
 #[derive(Debug)]
 pub(super) struct Slab {

@@ -74,11 +74,14 @@ impl FusionMemory {
         })
     }
 
-    /// Its length, in numbers.
-    pub(crate) fn len(sizes: FusionSizes, capacity: usize, purpose: Purpose) -> usize {
-        let lens = lens(sizes, capacity, purpose);
-        // The last one is that of two buffers.
-        lens.iter().sum::<usize>() + lens[9] + 2 * Normalised::len(sizes.hidden, capacity * sizes.tokens)
+    /// Length of each buffer in numbers, in the order of the fields.
+    pub(crate) fn lens(sizes: FusionSizes, capacity: usize, purpose: Purpose) -> Vec<usize> {
+        let [qkv, weights, seen, first, inner, second, fused, d_qkv, d_inner, d_states] =
+            lens(sizes, capacity, purpose);
+        let norm = Normalised::lens(sizes.hidden, capacity * sizes.tokens);
+        let first = [qkv, weights, seen, first].into_iter().chain(norm);
+        let second = first.chain([inner, second]).chain(norm);
+        second.chain([fused, d_qkv, d_inner, d_states, d_states]).collect()
     }
 
     /// Sets the arithmetic of products. Their results, which the next products read, are rounded to

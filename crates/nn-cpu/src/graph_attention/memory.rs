@@ -144,11 +144,13 @@ fn shared_len(attention: &GraphAttention, capacity: GraphCapacity) -> [usize; 3]
     [attributes, panels_len(capacity.nodes, first.input.panels()), capacity.nodes * last.output.width()]
 }
 
-/// Numbers in all of it, at four bytes each.
-pub(super) fn memory_len(attention: &GraphAttention, capacity: GraphCapacity, passes: Passes) -> usize {
+/// Numbers of four bytes in each buffer, in the order in which [`AttentionWorkspace::new`] takes
+/// them.
+pub(super) fn memory_lens(attention: &GraphAttention, capacity: GraphCapacity, passes: Passes) -> Vec<usize> {
+    let lists = EdgeLists::lens(capacity.nodes, capacity.edges);
     let layers = shapes(attention).into_iter().flat_map(|shape| layer_len(shape, capacity));
-    let rest = scratch_len(attention, capacity, passes).into_iter().chain(shared_len(attention, capacity));
-    layers.chain(rest).sum::<usize>() + EdgeLists::len(capacity.nodes, capacity.edges)
+    let shared = lists.into_iter().chain(shared_len(attention, capacity));
+    shared.chain(layers).chain(scratch_len(attention, capacity, passes)).collect()
 }
 
 impl AttentionWorkspace {

@@ -90,9 +90,9 @@ impl AttentionPass {
         Ok(AttentionPass { isa: Isa::best(), shapes: shapes(attention), memory })
     }
 
-    /// Numbers in it, four bytes each.
-    pub fn len(attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> usize {
-        memory::memory_len(attention, GraphCapacity { nodes, edges }, passes)
+    /// Numbers of four bytes in each buffer, in the order in which they are taken.
+    pub fn lens(attention: &GraphAttention, nodes: usize, edges: usize, passes: Passes) -> Vec<usize> {
+        memory::memory_lens(attention, GraphCapacity { nodes, edges }, passes)
     }
 
     /// The output [N, D] of one graph. `packed` holds the weights.

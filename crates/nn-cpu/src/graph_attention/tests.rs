@@ -308,10 +308,11 @@ fn memory_is_what_is_computed_beforehand() {
             let problem = Problem::new(config, NodeWidths { features: 7, attributes: 2 }, 4);
             let device = Device::cpu();
             let allocated = |scope: &str| device.scope(scope).usage().allocated_bytes;
+            let bytes = |lens: Vec<usize>| 4 * lens.iter().sum::<usize>();
             let _pass = AttentionPass::new(&device.scope("pass"), &problem.attention, 20, 90, passes).unwrap();
-            assert_eq!(allocated("pass"), 4 * AttentionPass::len(&problem.attention, 20, 90, passes));
+            assert_eq!(allocated("pass"), bytes(AttentionPass::lens(&problem.attention, 20, 90, passes)));
             let _packed = PackedAttention::new(&device.scope("packed"), &problem.attention, passes).unwrap();
-            assert_eq!(allocated("packed"), 4 * PackedAttention::len(&problem.attention, passes));
+            assert_eq!(allocated("packed"), bytes(PackedAttention::lens(&problem.attention, passes)));
         }
     }
 }

@@ -85,10 +85,10 @@ impl PackedAttention {
         }
     }
 
-    /// Its length, in numbers.
-    pub fn len(attention: &GraphAttention, passes: Passes) -> usize {
+    /// Numbers in each buffer, in the order in which they are taken.
+    pub fn lens(attention: &GraphAttention, passes: Passes) -> Vec<usize> {
         let has_residual = attention.config().residual;
-        shapes(attention).into_iter().flat_map(|shape| weights_len(shape, has_residual, passes)).sum()
+        shapes(attention).into_iter().flat_map(|shape| weights_len(shape, has_residual, passes)).collect()
     }
 }
 

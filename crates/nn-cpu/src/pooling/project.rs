@@ -24,20 +24,21 @@ pub(crate) struct Vectors {
 impl Vectors {
     /// Memory for up to `capacity` windows, booked on `scope`.
     pub(crate) fn new(scope: &Scope, heads: usize, hidden: usize, capacity: usize) -> Result<Self> {
-        let vector = capacity * hidden;
+        let [sums, values, pooled] = Vectors::lens(heads, hidden, capacity);
         Ok(Vectors {
             windows: 0,
             heads,
             hidden,
-            sums: Buffer::zeros(scope, heads * vector)?,
-            values: Buffer::zeros(scope, vector)?,
-            pooled: Buffer::zeros(scope, vector)?,
+            sums: Buffer::zeros(scope, sums)?,
+            values: Buffer::zeros(scope, values)?,
+            pooled: Buffer::zeros(scope, pooled)?,
         })
     }
 
-    /// Its length, in numbers.
-    pub(crate) fn len(heads: usize, hidden: usize, capacity: usize) -> usize {
-        (heads + 2) * capacity * hidden
+    /// Length of each buffer in numbers, in the order of the fields.
+    pub(crate) fn lens(heads: usize, hidden: usize, capacity: usize) -> [usize; 3] {
+        let vector = capacity * hidden;
+        [heads * vector, vector, vector]
     }
 
     /// Sets W.

@@ -32,9 +32,10 @@ impl WindowPooling {
         })
     }
 
-    /// Its length, in numbers.
-    pub(crate) fn len(heads: usize, hidden: usize, steps: usize, capacity: usize) -> usize {
-        capacity * heads * steps + heads * hidden + Vectors::len(heads, hidden, capacity)
+    /// Length of each buffer in numbers, in the order of the fields.
+    pub(crate) fn lens(heads: usize, hidden: usize, steps: usize, capacity: usize) -> Vec<usize> {
+        let own = [capacity * heads * steps, heads * hidden];
+        own.into_iter().chain(Vectors::lens(heads, hidden, capacity)).collect()
     }
 
     /// Pools the states [T, B, H] of B windows to [B, H].

@@ -195,9 +195,9 @@ impl ScratchLens {
         each.fold(ScratchLens::default(), ScratchLens::max)
     }
 
-    /// Total length of the buffers, in numbers.
-    pub(super) fn total(self) -> usize {
-        self.tensors().map(|(len, ..)| len).sum()
+    /// Length of each buffer, in numbers.
+    pub(super) fn buffers(self) -> impl Iterator<Item = usize> {
+        self.tensors().map(|(len, ..)| len)
     }
 }
 

@@ -38,14 +38,14 @@ mod window_panels;
 use megabatch_amp::Accuracy;
 use megabatch_gpu_core::Scope;
 use megabatch_nn::Result;
-use megabatch_nn::memory::{BACKWARD, BOTH, StepPhase, TensorPlan};
+use megabatch_nn::memory::{BACKWARD, BOTH, StepPhase};
 use megabatch_nn::model::recurrent::{Read, RecurrentSizes};
 use megabatch_nn::model::{Model, TensorSet, prefixed};
 use rayon::prelude::*;
 
 use crate::arithmetic::CpuArithmetic;
 use crate::carried::Initial;
-use crate::compute::{Capacity, Purpose};
+use crate::compute::{BufferPlan, Capacity, Purpose};
 use crate::decoder::{self, Decoding, passes};
 use crate::graph_attention::PackedAttention;
 use crate::kernel::{GateLayout, Isa, PANEL, ProductIsa};
@@ -203,8 +203,8 @@ impl PackedWeights {
         Ok(each.collect::<Result<Vec<_>>>()?.concat())
     }
 
-    /// The packed weights of `model` by tensor: name, numbers and the phases that use it.
-    pub(crate) fn tensor_plan(model: &Model, purpose: Purpose, arithmetic: CpuArithmetic) -> TensorPlan {
+    /// The packed weights of `model`, in the order in which [`PackedWeights::new`] takes them.
+    pub(crate) fn buffer_plan(model: &Model, purpose: Purpose, arithmetic: CpuArithmetic) -> BufferPlan {
         const NAMES: [(&str, &[StepPhase]); 6] = [
             ("W_ih", BOTH),
             ("W_hh", BOTH),
@@ -213,7 +213,7 @@ impl PackedWeights {
             ("W_ih transposed", BACKWARD),
             ("norm", BOTH),
         ];
-        let mut parts = TensorPlan::new();
+        let mut parts = BufferPlan::new();
         let all = dimensions(model, Capacity::default(), arithmetic);
         for (timeframe, &dims) in model.shape().timeframes.iter().zip(&all) {
             for l in 0..dims.sizes.layers {
@@ -221,13 +221,13 @@ impl PackedWeights {
                 let name = |what: &str| {
                     format!("packed: {} layer {l}: {what}", prefixed(dims.sizes.cell.name(), &timeframe.name))
                 };
-                parts.extend(lens.map(|(len, (what, phases))| (name(what), len, phases)));
+                parts.extend(lens.map(|(len, (what, phases))| (name(what), vec![len], phases)));
             }
         }
-        let attention = model.decoder().attention.as_ref();
-        let attention = attention.map_or(0, |attention| PackedAttention::len(attention, passes(purpose)));
+        let attention = model.decoder().attention.iter();
+        let attention = attention.flat_map(|attention| PackedAttention::lens(attention, passes(purpose)));
         let keys = model.poolings().iter().zip(&all).flat_map(|(_, &dims)| pooling::keys_len(dims, purpose));
-        let others = keys.sum::<usize>() + attention;
+        let others = keys.chain(attention).collect();
         parts.push(("packed: keys of pooling, graph attention".to_owned(), others, BOTH));
         parts
     }
@@ -270,6 +270,10 @@ impl ShardWorkspace {
             isa: Isa::best(),
             tasks,
             threads: capacity.threads.max(1),
+            sequences: all
+                .iter()
+                .map(|&dims| Sequence::new(scope, dims, purpose, WindowPartition::Whole))
+                .collect::<Result<_>>()?,
             scratch: ShardScratch::new(scope, ScratchLens::largest(&all, purpose))?,
             pooled: model
                 .poolings()
@@ -278,10 +282,6 @@ impl ShardWorkspace {
                 .map(|(_, &dims)| Pooled::new(scope, dims))
                 .collect::<Result<_>>()?,
             pooling: PoolingScratch::new(scope, &all, purpose)?,
-            sequences: all
-                .into_iter()
-                .map(|dims| Sequence::new(scope, dims, purpose, WindowPartition::Whole))
-                .collect::<Result<_>>()?,
             decoding: Decoding::new(scope, model.decoder(), capacity, purpose)?,
             clock: Clock::default(),
         })
@@ -295,19 +295,19 @@ impl ShardWorkspace {
         Ok(())
     }
 
-    /// The buffers for `capacity` by tensor: name, numbers and the phases that use it.
-    pub(crate) fn tensor_plan(
+    /// The buffers for `capacity`, in the order in which [`ShardWorkspace::new`] takes them.
+    pub(crate) fn buffer_plan(
         model: &Model,
         capacity: Capacity,
         purpose: Purpose,
         arithmetic: CpuArithmetic,
-    ) -> TensorPlan {
+    ) -> BufferPlan {
         let all = dimensions(model, capacity, arithmetic);
-        let mut parts = TensorPlan::new();
+        let mut parts = BufferPlan::new();
         if capacity.threads > 1 {
             let names = model.shape().timeframes.iter().map(|tf| prefixed(model.config().cell.name(), &tf.name));
             let tasks = names.zip(&all).map(|(name, &dims)| {
-                (format!("{name}: groups of windows, and sums"), tasks::len(dims, purpose, capacity.threads), BOTH)
+                (format!("{name}: groups of windows, and sums"), tasks::lens(dims, purpose, capacity.threads), BOTH)
             });
             parts.extend(tasks);
         }
@@ -317,17 +317,17 @@ impl ShardWorkspace {
                 let lens = memory::layer_len(dims, purpose).into_iter().zip(["gates", "hidden states", "cell states"]);
                 let name =
                     |what: &str| format!("{} layer {l}: {what}", prefixed(dims.sizes.cell.name(), &timeframe.name));
-                parts.extend(lens.map(|(len, what)| (name(what), len, BOTH)));
+                parts.extend(lens.map(|(len, what)| (name(what), vec![len], BOTH)));
             }
         }
         let scratch = ScratchLens::largest(&all, purpose).tensors();
-        parts.extend(scratch.map(|(len, what, phases)| (format!("in work: {what}"), len, phases)));
+        parts.extend(scratch.map(|(len, what, phases)| (format!("in work: {what}"), vec![len], phases)));
         parts.push((
             "pooling: weights, vectors and what they are formed with".to_owned(),
-            pooling::len(&all, purpose),
+            pooling::lens(&all, purpose),
             BOTH,
         ));
-        parts.extend(decoder::tensor_plan(model.decoder(), capacity, purpose));
+        parts.extend(decoder::buffer_plan(model.decoder(), capacity, purpose));
         parts
     }
 

@@ -28,7 +28,7 @@ use rayon::prelude::*;
 
 use crate::arithmetic::CpuArithmetic;
 use crate::carried::{Carried, ComputedState};
-use crate::compute::{Capacity, Compute, Purpose};
+use crate::compute::{Capacity, Compute, Purpose, buffer_lens, by_tensor};
 use crate::profile::Profile;
 use crate::shard::{BlockFinals, FinalSink, PackedWeights, Shard, ShardWorkspace, Weights};
 use crate::stateful_inference::StatefulInference;
@@ -500,12 +500,23 @@ impl Engine {
 
     /// The packed weights by tensor: name, numbers and the phases that use it.
     pub fn weights_plan(model: &Model, purpose: Purpose, precision: Precision) -> TensorPlan {
-        PackedWeights::tensor_plan(model, purpose, CpuArithmetic::for_precision(precision))
+        by_tensor(PackedWeights::buffer_plan(model, purpose, CpuArithmetic::for_precision(precision)))
+    }
+
+    /// Numbers in each buffer of the packed weights, in the order in which they are taken.
+    pub fn weights_buffers(model: &Model, purpose: Purpose, precision: Precision) -> Vec<usize> {
+        buffer_lens(PackedWeights::buffer_plan(model, purpose, CpuArithmetic::for_precision(precision)))
     }
 
     /// The workspace of one shard of up to `capacity` by tensor: name, numbers and the phases that
     /// use it.
     pub fn workspace_plan(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> TensorPlan {
-        ShardWorkspace::tensor_plan(model, capacity, purpose, CpuArithmetic::for_precision(precision))
+        by_tensor(ShardWorkspace::buffer_plan(model, capacity, purpose, CpuArithmetic::for_precision(precision)))
+    }
+
+    /// Numbers in each buffer of the workspace of one shard of up to `capacity`, in the order in
+    /// which they are taken.
+    pub fn workspace_buffers(model: &Model, capacity: Capacity, purpose: Purpose, precision: Precision) -> Vec<usize> {
+        buffer_lens(ShardWorkspace::buffer_plan(model, capacity, purpose, CpuArithmetic::for_precision(precision)))
     }
 }

@@ -1,6 +1,7 @@
 //! Memory of a run by purpose and by phase, and advice where it is too much.
 
 use megabatch_chunk_io::{MemoryShortage, Residence};
+use megabatch_gpu_core::reserved_bytes;
 use megabatch_nn::graph::Graphs;
 use megabatch_nn::memory::{PlannedTensor, StepPhase};
 use megabatch_trainer as trainer;
@@ -19,7 +20,8 @@ pub(crate) struct MemoryPlan {
     #[serde(flatten)]
     pub(crate) training: Footprint,
     pub(crate) total_bytes: usize,
-    /// Total bytes that the CPU's pool takes from the system, in whole huge pages.
+    /// Total bytes that are taken from the system: by the CPU's pool in whole huge pages, and by
+    /// lists of graphs, which lie beside it.
     pub(crate) reserved_bytes: usize,
     /// Bytes that the device could hand out when the plan was made.
     pub(crate) available_bytes: usize,
@@ -56,7 +58,10 @@ impl MemoryPlan {
         let tensors = training.tensors(&counted, samples.shape(), largest, validated)?;
         let step_phases = step_phases(&tensors);
         let available_bytes = setup.memory_bytes;
-        let reserved_bytes = reserved(&data_blocks(setup, data_bytes)?, &training, &tensors);
+        let (held, beside_bytes) = (setup.data_blocks(), setup.data.beside_bytes());
+        let to_load = blocks_to_load(setup, data_bytes, held.iter().sum::<usize>() + beside_bytes)?;
+        let taken = training.blocks(&counted, samples.shape(), largest, validated, setup.carried.as_ref())?;
+        let reserved_bytes = reserved_bytes(held.into_iter().chain(to_load).chain(taken)) + beside_bytes;
         Ok(MemoryPlan {
             data_bytes,
             training,
@@ -94,40 +99,27 @@ impl MemoryPlan {
     }
 }
 
-/// Blocks of the data in memory, which take `data_bytes` together: a table and a list each.
-fn data_blocks(setup: &TrainingSetup, data_bytes: usize) -> Result<Vec<usize>> {
-    let Some(source) = setup.data.source() else { return Ok(vec![data_bytes]) };
-    let is_resident = setup.chunks.as_ref().is_ok_and(|chunks| chunks.residence == Residence::Resident);
-    if !is_resident {
-        return Ok(vec![data_bytes]);
+/// Bytes of each block that the data will take beside those that they have now: of `data_bytes` in
+/// all, `held_bytes` are held.
+fn blocks_to_load(setup: &TrainingSetup, data_bytes: usize, held_bytes: usize) -> Result<Vec<usize>> {
+    let rest_bytes = data_bytes.saturating_sub(held_bytes);
+    let (Some(source), Ok(chunks)) = (setup.data.source(), &setup.chunks) else { return Ok(vec![rest_bytes]) };
+    if rest_bytes == 0 {
+        return Ok(Vec::new());
     }
-    let (shape, tables) = (source.shape(), source.storage()?);
-    let mut blocks: Vec<usize> =
-        tables.iter().map(|table| table.shape.iter().product::<usize>() * size_of::<f32>()).collect();
-    let times = shape.samples * size_of::<i64>();
-    if source.series().is_some() {
-        // Closes of each timeframe's bars, and the bar at which each sample ends.
-        let bars = tables.iter().take(shape.timeframes.len()).map(|table| table.shape[0]);
-        blocks.extend(bars.flat_map(|bars| [bars * size_of::<i64>(), times]));
-    }
-    blocks.push(times);
-    // What else there is: instruments, spans, segments.
-    let listed: usize = blocks.iter().sum();
-    match data_bytes.checked_sub(listed) {
-        Some(rest) => blocks.push(rest),
-        None => return Ok(vec![data_bytes]),
-    }
-    Ok(blocks)
-}
-
-/// Bytes in whole huge pages: weights, gradients and moments are a block each, the others a block a
-/// tensor.
-fn reserved(data: &[usize], training: &Footprint, tensors: &[PlannedTensor]) -> usize {
-    let weights = [training.parameters_bytes, training.gradients_bytes, training.optimizer_bytes];
-    let whole = data.iter().copied().chain(weights);
-    let others = tensors.iter().filter(|tensor| !["parameters", "gradients", "optimizer"].contains(&tensor.part));
-    let others = others.flat_map(|tensor| std::iter::repeat_n(tensor.bytes / tensor.count, tensor.count));
-    megabatch_gpu_core::reserved_bytes(whole.chain(others))
+    Ok(match (chunks.residence, source.series()) {
+        (Residence::Resident, Some(series)) => {
+            series.resident_blocks().into_iter().map(|bytes| bytes as usize).collect()
+        }
+        (Residence::Streamed, Some(series)) => {
+            series.cache_bounds()?.taken_blocks(chunks.data_bytes as usize).collect()
+        }
+        (Residence::Resident, None) => {
+            let tables = source.storage()?;
+            tables.iter().map(|table| table.shape.iter().product::<usize>() * size_of::<f32>()).collect()
+        }
+        _ => vec![rest_bytes],
+    })
 }
 
 /// Part of `tensors` that each phase of a step uses.

@@ -13,6 +13,7 @@ use megabatch_chunk_io::{
     StoredDataset,
 };
 use megabatch_gpu_core::Device;
+use megabatch_gpu_core::snapshot::Block;
 use megabatch_nn::model::{Encoder, Model, SampleShape};
 use megabatch_nn_cpu::Compute;
 use megabatch_order::Rank;
@@ -84,7 +85,7 @@ pub(crate) struct TrainingSetup {
     /// Sizes of the series, where it may stay in its file.
     streamable: Option<StreamableSeries>,
     /// Carried states; `None` where windows begin with zeros.
-    carried: Option<CarriedStates>,
+    pub(crate) carried: Option<CarriedStates>,
     cache_folder: Option<PathBuf>,
     /// Processes that train together.
     pub(crate) ranks: usize,
@@ -240,12 +241,16 @@ impl TrainingSetup {
 
     /// Bytes held in memory for the data now.
     pub(crate) fn held_bytes(&self) -> usize {
-        let concerns_data_kind =
-            |label: &str| label.strip_prefix("data").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
         let scopes = self.device.usage_by_scope();
-        let booked =
-            scopes.iter().filter(|(label, _)| concerns_data_kind(label)).map(|(_, usage)| usage.allocated_bytes);
+        let booked = scopes.iter().filter(|(label, _)| is_of_data(label)).map(|(_, usage)| usage.allocated_bytes);
         booked.sum::<usize>() + self.data.beside_bytes()
+    }
+
+    /// Bytes of each block of the device that is held for the data now, in order of address.
+    pub(crate) fn data_blocks(&self) -> Vec<usize> {
+        let snapshot = self.device.snapshot(0);
+        let is_held = |block: &&Block| block.owner.as_deref().is_some_and(is_of_data);
+        snapshot.blocks().filter(is_held).map(|block| block.requested_bytes).collect()
     }
 
     /// Bytes of the data in memory during a run: samples, times and a file of graphs.
@@ -444,6 +449,11 @@ impl TrainingSetup {
         setup.keep_on_gpu()?;
         Ok(setup)
     }
+}
+
+/// True for the label of a scope of the data.
+fn is_of_data(label: &str) -> bool {
+    label.strip_prefix("data").is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Sets `training.rank_temperature` in `config` to the deviation of targets within the graphs of

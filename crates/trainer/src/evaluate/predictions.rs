@@ -269,7 +269,7 @@ fn on_gpu<S, B>(
 mod tests {
     use megabatch_amp::Precision;
     use megabatch_nn::model::{ModelConfig, Pooling, SampleShape, Timeframe};
-    use megabatch_nn_cpu::{Purpose, read_rows, streamed_len};
+    use megabatch_nn_cpu::{Purpose, StreamedLens, read_rows};
 
     use super::*;
     use crate::data::prefetching::always;
@@ -347,7 +347,7 @@ mod tests {
                         let ends = series.distinct_ends(&piece).unwrap();
                         let read = ends.into_iter().zip(&samples.shape().timeframes);
                         let read = read.map(|(ends, tf)| (read_rows(pooling, ends, tf.steps).len(), tf.steps));
-                        streamed_len(&model, Compute { threads: 2, batch_size: 8 }, read)
+                        StreamedLens::new(&model, Compute { threads: 2, batch_size: 8 }, read).total()
                     });
                     assert_eq!(peak, numbers.max().unwrap() * size_of::<f32>());
                     assert!(peak < all_at_once);

@@ -1,6 +1,7 @@
 //! The memory of a training run on the CPU or a GPU, computed from its shapes before anything is
 //! allocated.
 
+mod blocks;
 mod covered;
 pub(crate) mod largest;
 mod runs;
@@ -11,8 +12,8 @@ mod tests;
 use megabatch_nn::batch::CarriedBars;
 use megabatch_nn::loss::Loss;
 use megabatch_nn::memory::{LargestBatch, PlannedTensor, plan_len};
-use megabatch_nn::model::{Model, Pooling, SampleShape};
-use megabatch_nn_cpu::{Capacity, Engine, carried_len, read_rows, streamed_len};
+use megabatch_nn::model::{Model, Pooling, SampleShape, Timeframe};
+use megabatch_nn_cpu::{Capacity, Engine, StreamedLens, read_rows};
 use serde::Serialize;
 
 use largest::{RankShare, largest_batches};
@@ -134,6 +135,36 @@ impl CarriedStates {
         let validation = evaluated.chunks(piece.max(1)).map(held).collect::<Result<_>>()?;
         Ok(CarriedStates { training: count(training), validation })
     }
+
+    /// Numbers in each buffer of the states that windows of training start from, in the order in
+    /// which they are taken: those that a step computes by timeframe, then all that are carried.
+    fn training_lens(&self, config: &Config, shape: &SampleShape) -> Vec<usize> {
+        let state_len = config.model.state_len();
+        let places = |(&rows, timeframe): (&usize, &Timeframe)| {
+            CarriedBars::places(rows, timeframe.steps, config.step_samples())
+        };
+        let pending = self.training.iter().zip(&shape.timeframes).map(places);
+        pending.chain([self.training.iter().sum::<usize>()]).map(|bars| state_len * bars).collect()
+    }
+
+    /// Numbers in each buffer of the states that predictions of a validation are made from: of the
+    /// piece that has most.
+    ///
+    /// # Panics
+    /// If the configuration has no model, and thus no footprint.
+    fn streamed(&self, config: &Config, shape: &SampleShape) -> StreamedLens {
+        let model =
+            Model::new(shape.clone(), config.model.for_loss(config.loss)).expect("a footprint is that of a model");
+        let held = self.validation.iter().map(|HeldStates { ends, covered }| {
+            let read = match config.model.pooling {
+                Pooling::Last => ends,
+                Pooling::Attention { .. } => covered,
+            };
+            let read = read.iter().zip(&shape.timeframes).map(|(&rows, timeframe)| (rows, timeframe.steps));
+            StreamedLens::new(&model, config.compute(), read)
+        });
+        held.max_by_key(StreamedLens::total).unwrap_or_default()
+    }
 }
 
 impl Footprint {
@@ -202,23 +233,8 @@ impl Footprint {
     /// # Panics
     /// If the configuration has no model, and thus no footprint.
     pub fn with_carried_states(self, config: &Config, shape: &SampleShape, states: &CarriedStates) -> Self {
-        let pooling = config.model.pooling;
-        let training = states.training.iter().zip(&shape.timeframes);
-        let training = training.map(|(&rows, timeframe)| {
-            let places = CarriedBars::places(rows, timeframe.steps, config.step_samples());
-            carried_len(config.model.state_len(), rows, places)
-        });
-        let model =
-            Model::new(shape.clone(), config.model.for_loss(config.loss)).expect("a footprint is that of a model");
-        let held = states.validation.iter().map(|HeldStates { ends, covered }| {
-            let read = match pooling {
-                Pooling::Last => ends,
-                Pooling::Attention { .. } => covered,
-            };
-            let read = read.iter().zip(&shape.timeframes).map(|(&rows, timeframe)| (rows, timeframe.steps));
-            streamed_len(&model, config.compute(), read)
-        });
-        let numbers = training.sum::<usize>() + held.max().unwrap_or(0);
+        let training: usize = states.training_lens(config, shape).iter().sum();
+        let numbers = training + states.streamed(config, shape).total();
         Footprint { carried_bytes: numbers * size_of::<f32>(), ..self }
     }
 

@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::ops::ControlFlow;
 
 use megabatch_amp::Precision;
-use megabatch_gpu_core::Device;
+use megabatch_gpu_core::{Device, reserved_bytes};
 use megabatch_nn::batch::LossOn;
 use megabatch_nn::graph::{GraphView, Graphs};
 use megabatch_nn::loss::{Loss, Task, TaskLoss, Tasks};
@@ -25,9 +25,9 @@ use crate::train::{Run, Trainer};
 
 const SAMPLES: usize = 70;
 
-fn peaks_of_a_run(config: &Config, data: &dyn Samples, validation: &SampleRanges) -> [usize; 6] {
-    let device = Device::cpu();
-    let mut trainer = Trainer::new(&device, config.clone(), data.shape().clone()).unwrap();
+/// The largest bytes of each part in a run on `device`.
+fn peaks_of_a_run(device: &Device, config: &Config, data: &dyn Samples, validation: &SampleRanges) -> [usize; 6] {
+    let mut trainer = Trainer::new(device, config.clone(), data.shape().clone()).unwrap();
     let train = SampleRanges::from(0..60);
     let run = Run { samples: data, train: &train, validation, checkpoints: None };
     trainer.train(&run, &mut |_| ControlFlow::Continue(())).unwrap();
@@ -208,8 +208,10 @@ proptest! {
         let data = Rings { by_node, ..Rings::new(&shape) };
         let (nodes, edges) = data.largest();
         let computed = Footprint::for_graphs(&config, &shape, nodes, edges, validation.len()).unwrap();
-        prop_assert_eq!(peaks_of_a_run(&config, &data, validation), parts(&computed));
+        prop_assert_eq!(peaks_of_a_run(&Device::cpu(), &config, &data, validation), parts(&computed));
         prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, Some(data.largest()), validation.len()).unwrap()), parts(&computed));
+        let blocks = computed.blocks(&config, &shape, Some(data.largest()), validation.len(), None).unwrap();
+        prop_assert_eq!(blocks.iter().sum::<usize>(), computed.total_bytes());
     }
 
     /// The peak of a run is what was computed, byte for byte, whatever its settings.
@@ -252,12 +254,18 @@ proptest! {
         let validation = &SampleRanges::from(if validates { 60..62 } else { 60..60 });
         let data: Box<dyn Samples> = if config.streams() { Box::new(series(&shape)) } else { Box::new(windows(&shape)) };
         let mut computed = Footprint::new(&config, &shape, validation.len()).unwrap();
-        if config.streams() {
-            let states = CarriedStates::new(&config, &*data, &SampleRanges::from(0..60), validation).unwrap();
-            computed = computed.with_carried_states(&config, &shape, &states);
+        let states = || CarriedStates::new(&config, &*data, &SampleRanges::from(0..60), validation).unwrap();
+        let states = config.streams().then(states);
+        if let Some(states) = &states {
+            computed = computed.with_carried_states(&config, &shape, states);
         }
-        prop_assert_eq!(peaks_of_a_run(&config, &*data, validation), parts(&computed));
+        let device = Device::cpu();
+        prop_assert_eq!(peaks_of_a_run(&device, &config, &*data, validation), parts(&computed));
         prop_assert_eq!(computed.total_bytes(), parts(&computed).iter().sum::<usize>());
+        let blocks = computed.blocks(&config, &shape, None, validation.len(), states.as_ref()).unwrap();
+        prop_assert_eq!(blocks.iter().sum::<usize>(), computed.total_bytes());
+        let (taken, planned) = (device.stats().reserved_bytes.peak, reserved_bytes(blocks));
+        prop_assert!(if config.streams() { taken <= planned } else { taken == planned }, "{taken} of {planned}");
         prop_assert_eq!(by_tensor(&computed.tensors(&config, &shape, None, validation.len()).unwrap()), parts(&computed));
     }
 }
@@ -275,7 +283,7 @@ fn tasks_of_a_step_of_several_batches_take_no_more_beside_a_validation() {
     for (validation, at_most) in [(60..62, 0), (60..60, (3 * 2 + 2) * size_of::<f32>())] {
         let validation = &SampleRanges::from(validation);
         let computed = Footprint::new(&config, &shape, validation.len()).unwrap();
-        let (peaks, planned) = (peaks_of_a_run(&config, &data, validation), parts(&computed));
+        let (peaks, planned) = (peaks_of_a_run(&Device::cpu(), &config, &data, validation), parts(&computed));
         assert!(planned[4] - peaks[4] <= at_most && peaks[..4] == planned[..4], "{peaks:?}, {planned:?}");
         assert_eq!(by_tensor(&computed.tensors(&config, &shape, None, validation.len()).unwrap()), planned);
     }

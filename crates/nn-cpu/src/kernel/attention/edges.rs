@@ -117,9 +117,10 @@ impl EdgeLists {
         })
     }
 
-    /// Numbers of four bytes in it.
-    pub(crate) fn len(nodes: usize, edges: usize) -> usize {
-        2 * (nodes + 1) + 3 * (nodes + edges) + edges
+    /// Numbers of four bytes in each buffer, in the order of the fields.
+    pub(crate) fn lens(nodes: usize, edges: usize) -> [usize; 6] {
+        let (starts, ends) = (nodes + 1, nodes + edges);
+        [starts, ends, starts, ends, ends, edges]
     }
 
     /// Takes the edges of `graph`.

@@ -120,9 +120,10 @@ impl SlidingPooling {
         SlidingPooling { bf16_isa, ..self }
     }
 
-    /// Its length, in numbers.
-    pub(crate) fn len(heads: usize, hidden: usize, capacity: SlidingCapacity) -> usize {
-        lens(heads, hidden, capacity).iter().sum::<usize>() + 2 * Vectors::len(heads, hidden, capacity.windows)
+    /// Length of each buffer in numbers, in the order of the fields.
+    pub(crate) fn lens(heads: usize, hidden: usize, capacity: SlidingCapacity) -> Vec<usize> {
+        let vectors = Vectors::lens(heads, hidden, capacity.windows);
+        lens(heads, hidden, capacity).into_iter().chain(vectors).chain(vectors).collect()
     }
 
     /// Pools the windows that end at `ends`, of the states that `read` writes: `[W, H]`.

@@ -37,11 +37,14 @@ pub(super) struct PoolingParameters<'a> {
     pub(super) norm: &'a [f32],
 }
 
-/// Length of all buffers of pooling, in numbers.
-pub(super) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
-    let run_len = |&dims: &Dimensions| SlidingPooling::len(dims.heads, dims.sizes.hidden, sliding_capacity(dims));
-    let runs = all.iter().filter(|dims| dims.heads > 0 && dims.is_dense());
-    windows::len(all, purpose) + runs.map(run_len).sum::<usize>()
+/// Length of each buffer of pooling, in numbers: of a [`Pooled`] for each timeframe, then of a
+/// [`PoolingScratch`].
+pub(super) fn lens(all: &[Dimensions], purpose: Purpose) -> Vec<usize> {
+    let pooled = all.iter().filter(|dims| dims.heads > 0).flat_map(|&dims| match dims.is_dense() {
+        true => SlidingPooling::lens(dims.heads, dims.sizes.hidden, sliding_capacity(dims)),
+        false => PooledWindows::lens(dims),
+    });
+    pooled.chain(PoolingScratch::lens(all, purpose)).collect()
 }
 
 fn sliding_capacity(dims: Dimensions) -> SlidingCapacity {

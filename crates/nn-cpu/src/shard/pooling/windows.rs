@@ -129,18 +129,15 @@ fn window_place(steps: usize) -> PanelStride {
     panel_stride(steps, 1)
 }
 
-/// Length of all buffers of pooling, in numbers.
-pub(in crate::shard) fn len(all: &[Dimensions], purpose: Purpose) -> usize {
-    let vectors = |dims: &Dimensions| Vectors::len(dims.heads, dims.sizes.hidden, dims.capacity);
-    let pooling = || all.iter().filter(|dims| dims.pools_windows());
-    let kept = pooling().map(|dims| dims.weights_len() + vectors(dims)).sum::<usize>();
-    let gradients = if purpose == Purpose::Prediction { 0 } else { pooling().map(vectors).max().unwrap_or(0) };
-    kept + largest(all, purpose).iter().sum::<usize>() + gradients
-}
-
 fn largest(all: &[Dimensions], purpose: Purpose) -> [usize; 6] {
     let each = all.iter().map(|&dims| scratch_len(dims, purpose));
     each.fold([0; 6], |most, len| std::array::from_fn(|i| most[i].max(len[i])))
+}
+
+/// A timeframe whose windows are pooled one by one and learnt from. All timeframes have windows and
+/// heads of the same numbers.
+fn trained_windows(all: &[Dimensions], purpose: Purpose) -> Option<&Dimensions> {
+    all.first().filter(|dims| dims.pools_windows() && purpose != Purpose::Prediction)
 }
 
 impl Dimensions {
@@ -175,7 +172,7 @@ impl PoolingScratch {
     pub(in crate::shard) fn new(scope: &Scope, all: &[Dimensions], purpose: Purpose) -> Result<Self> {
         let [states, sums, d_states, d_scores, d_by_head, d_keys] = largest(all, purpose);
         let zeros = |len| Buffer::zeros(scope, len);
-        let trained = all.first().filter(|dims| dims.pools_windows() && purpose != Purpose::Prediction);
+        let trained = trained_windows(all, purpose);
         let d_vectors = |dims: &Dimensions| Vectors::new(scope, dims.heads, dims.sizes.hidden, dims.capacity);
         Ok(PoolingScratch {
             states: zeros(states)?,
@@ -186,6 +183,13 @@ impl PoolingScratch {
             d_keys: zeros(d_keys)?,
             d_vectors: trained.map(d_vectors).transpose()?,
         })
+    }
+
+    /// Length of each buffer in numbers, in the order in which they are taken.
+    pub(super) fn lens(all: &[Dimensions], purpose: Purpose) -> Vec<usize> {
+        let vectors = |dims: &Dimensions| Vectors::lens(dims.heads, dims.sizes.hidden, dims.capacity);
+        let d_vectors = trained_windows(all, purpose).into_iter().flat_map(vectors);
+        largest(all, purpose).into_iter().chain(d_vectors).collect()
     }
 
     /// The gradients of the pooled vectors of `windows` windows, [W, H], for writing.
@@ -200,6 +204,12 @@ impl PooledWindows {
     pub(in crate::shard) fn new(scope: &Scope, dims: Dimensions) -> Result<Self> {
         let vectors = Vectors::new(scope, dims.heads, dims.sizes.hidden, dims.capacity)?;
         Ok(PooledWindows { dims, weights: Buffer::zeros(scope, dims.weights_len())?, vectors })
+    }
+
+    /// Length of each buffer in numbers, in the order in which they are taken.
+    pub(super) fn lens(dims: Dimensions) -> Vec<usize> {
+        let vectors = Vectors::lens(dims.heads, dims.sizes.hidden, dims.capacity);
+        vectors.into_iter().chain([dims.weights_len()]).collect()
     }
 
     /// Pools the states that `sequence` has computed: [W, H], a row a distinct window.

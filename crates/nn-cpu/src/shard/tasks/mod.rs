@@ -142,23 +142,28 @@ pub(super) struct TimeframeTasks {
     pooled: Option<(Pooled, PoolingScratch)>,
 }
 
-/// Length of the buffers of one timeframe, in numbers.
-pub(super) fn len(dims: Dimensions, purpose: Purpose, threads: usize) -> usize {
-    let layers = |dims: Dimensions| dims.sizes.layers * memory::layer_len(dims, purpose).iter().sum::<usize>();
+/// Length of each buffer of one timeframe, in numbers, in the order in which
+/// [`TimeframeTasks::new`] takes them.
+pub(super) fn lens(dims: Dimensions, purpose: Purpose, threads: usize) -> Vec<usize> {
+    let group = |dims: Dimensions, scratch: ScratchLens| {
+        let layers = (0..dims.sizes.layers).flat_map(move |_| memory::layer_len(dims, purpose));
+        layers.chain(scratch.buffers())
+    };
     let Some(cut) = TaskPartition::new(dims, purpose, threads) else {
-        let member = layers(dims) + ScratchLens::new(dims, purpose).total();
-        return step_barrier::members(dims, purpose) * member + pooling::len(&[dims], purpose);
+        let members = 0..step_barrier::members(dims, purpose);
+        let members = members.flat_map(|_| group(dims, ScratchLens::new(dims, purpose)));
+        return members.chain(pooling::lens(&[dims], purpose)).collect();
     };
-    let group = cut.group_dims(dims);
-    let groups = cut.groups * (layers(group) + group_scratch_lens(group, purpose).total());
-    let projections = cut.groups * projections::lens(dims, cut.bars).total();
-    let sums = match purpose {
-        Purpose::Training { .. } => {
-            cut.panels(dims).map(|panels| sums::len(dims, purpose, panels.len()).iter().sum::<usize>()).sum()
-        }
-        Purpose::Prediction => 0,
-    };
-    groups + projections + sums
+    let group_dims = cut.group_dims(dims);
+    let groups = (0..cut.groups).flat_map(|_| {
+        let own = group(group_dims, group_scratch_lens(group_dims, purpose));
+        own.chain(projections::lens(dims, cut.bars).buffers())
+    });
+    let mut lens: Vec<usize> = groups.collect();
+    if purpose != Purpose::Prediction {
+        lens.extend(cut.panels(dims).flat_map(|panels| sums::len(dims, purpose, panels.len())));
+    }
+    lens
 }
 
 impl TimeframeTasks {
