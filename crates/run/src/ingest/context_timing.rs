@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! beside shorter bars     a day or a week ends a day or a week after its own time, or later
-//! a date                  begins at midnight in UTC, or on the clock of the shorter bars: the later
+//! a date                  begins at midnight in UTC or on the clock of the shorter bars: the later
 //! days beside days        end with the day of their exchange
 //! of a currency or coin   end a day after their own time
 //! beside UTC days of one  end a day after their own time

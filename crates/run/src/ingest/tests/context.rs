@@ -24,8 +24,8 @@ fn write_rows(path: PathBuf, rows: Vec<(String, usize)>) -> PathBuf {
     path
 }
 
-/// The close of the first bar that sees the difference between two files of `symbol`, in hours since
-/// Monday 2018-01-01, and the clock of dates of a context.
+/// The close of the first bar that sees the difference between two files of `symbol`, in hours
+/// since Monday 2018-01-01, and the clock of dates of a context.
 fn seen_first(bars: &Path, symbol: &str, files: [&PathBuf; 2], timeframe: &str) -> (i64, Option<String>) {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("series.h5");
@@ -117,8 +117,8 @@ fn a_day_or_a_week_of_a_context_is_seen_once_it_has_ended() {
         // Currencies and coins trade until the end.
         (&days, "EURUSD", &context_days, "D1", 30 * 24),
         (&weeks, "BTCUSD", &context_weeks, "W1", 22 * 7 * 24),
-        // So do those that they stand beside, and end at midnight in UTC, unless they are dated in New
-        // York, too.
+        // So do those that they stand beside, and end at midnight in UTC, unless they are dated in
+        // New York, too.
         (&coins, "SPY", &context_days, "D1", 30 * 24),
         (&pairs[0], "SPY", &context_days, "D1", 30 * 24),
         (&pairs[1], "SPY", &context_days, "D1", 29 * 24),
@@ -129,8 +129,8 @@ fn a_day_or_a_week_of_a_context_is_seen_once_it_has_ended() {
     }
 }
 
-/// Dates were taken for days of UTC where each row of the bars states an offset: they were seen five
-/// hours before they had ended.
+/// Dates were taken for days of UTC where each row of the bars states an offset: they were seen
+/// five hours before they had ended.
 #[test]
 fn dates_of_a_context_end_by_the_offset_that_the_bars_state() {
     let folder = tempfile::tempdir().unwrap();
