@@ -89,7 +89,7 @@ impl FunctionInputs {
             frames: provenance["functions"]["frames"].as_str().map(str::to_owned),
             features: recipe.without_functions().features.0.iter().map(|own| own.name().to_owned()).collect(),
             reading: recipe.reading_options(),
-            timing: recorded_timing(&provenance["functions"]),
+            timing: recorded_timing(&provenance),
         })
     }
 }

@@ -97,6 +97,10 @@ fn a_day_or_a_week_of_a_context_is_seen_once_it_has_ended() {
         let rows = (0..40 * 5).map(|k| (format!("{}{time}", date(weekday(k))), price(k)));
         write(name, rows.collect())
     });
+    let pair_weeks = [("AUDUSD.csv", ""), ("NZDUSD.csv", " 00:00:00-05:00")].map(|(name, time)| {
+        let rows = (0..40).map(|k| (format!("{}{time}", date(7 * k)), price(k)));
+        write(name, rows.collect())
+    });
     // The bar at place 20 is another one: of Monday 2018-01-29, or of the week from day 140 on.
     let context = |name: &str, count: usize, day: &dyn Fn(usize) -> usize| -> [PathBuf; 2] {
         [0, 50].map(|more| {
@@ -122,6 +126,8 @@ fn a_day_or_a_week_of_a_context_is_seen_once_it_has_ended() {
         (&coins, "SPY", &context_days, "D1", 30 * 24),
         (&pairs[0], "SPY", &context_days, "D1", 30 * 24),
         (&pairs[1], "SPY", &context_days, "D1", 29 * 24),
+        (&pair_weeks[0], "SPY", &context_weeks, "W1", 22 * 7 * 24),
+        (&pair_weeks[1], "SPY", &context_weeks, "W1", 21 * 7 * 24),
     ] {
         let (found, clock) = seen_first(bars, symbol, [path, other], timeframe);
         assert_eq!(found, seen_first_hour, "{} {symbol} {timeframe}", bars.display());
