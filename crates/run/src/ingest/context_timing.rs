@@ -8,12 +8,17 @@
 //! beside UTC days of one  end a day after their own time
 //! ```
 
-use megabatch_bars::{ContextTiming, ReadSummary, Recording, Timeframe, Zone, trades_around_the_clock};
+use megabatch_bars::{
+    BarFunctions, BinClock, ContextTiming, ReadSummary, Recording, Timeframe, Zone, trades_around_the_clock,
+};
 use serde_json::{Value, json};
 
+use super::context::CONTEXT;
 use super::provenance::{LISTS, listed};
 use super::recipe::{Recipe, Windows};
+use crate::error::Result;
 use crate::text::DAY_NS;
+use crate::text::number::seconds;
 
 /// Clocks are compared up to a year after the last bar: bars that come later have a summer, too.
 const YEAR_NS: i64 = 366 * DAY_NS;
@@ -97,6 +102,34 @@ fn timing_beside(instruments: &[MainBars]) -> ContextTiming {
     ContextTiming { beside, day_zone: span.and_then(latest) }
 }
 
+/// A note on days and weeks of another instrument that end in the hours after those of
+/// `recordings`, at midnight in UTC, and may have trades until then: they are seen a bar later.
+pub(super) fn late_days_note(
+    recordings: &[Recording],
+    timing: &ContextTiming,
+    functions: &dyn BarFunctions,
+) -> Result<Option<String>> {
+    let ends_at_midnight = |Recording { summary, .. }: &Recording| {
+        summary.base >= Timeframe::D1 && summary.first_open_time.rem_euclid(DAY_NS) == 0
+    };
+    if timing.beside >= Timeframe::D1 || !recordings.iter().any(ends_at_midnight) {
+        return Ok(None);
+    }
+    // Shorter bars make days in UTC.
+    let context = functions.context_reach(Timeframe::D1, &BinClock::default())?;
+    let late = context.iter().find_map(|own| {
+        let late_ns = own.last_close_time()?.rem_euclid(DAY_NS);
+        let is_late = (1..DAY_NS / 2).contains(&late_ns) && !trades_around_the_clock(own.symbol());
+        is_late.then_some((own.symbol(), late_ns))
+    });
+    Ok(late.map(|(symbol, late_ns)| {
+        format!(
+            "note: {CONTEXT}{symbol}: its bars end {} after midnight in UTC, when the bars beside them end, and are seen a bar later; where it has no trades after that midnight, give its times as dates without a zone",
+            seconds(late_ns as f64 / 1e9)
+        )
+    }))
+}
+
 /// The recipe by which bars of another instrument, `symbol`, are read: by the rules for rows of
 /// `recipe`, and by `timing`. Days of currencies and coins may have trades until they end by their
 /// own time.
@@ -113,13 +146,30 @@ pub(super) fn timing_json(timing: &ContextTiming) -> Value {
 /// The timing that the account of functions in `provenance` tells. Files of earlier versions have
 /// none: it is that of their bars.
 pub(super) fn recorded_timing(provenance: &Value) -> ContextTiming {
-    let recorded = &provenance["functions"][CONTEXT_TIMING];
-    let beside: Option<Timeframe> = recorded["beside"].as_str().and_then(|name| name.parse().ok());
-    let day_zone: Option<Zone> = recorded["day_zone"].as_str().and_then(|name| name.parse().ok());
-    match beside {
-        Some(beside) => ContextTiming { beside, day_zone },
-        None => timing_beside(&listed(provenance, LISTS[0]).filter_map(MainBars::recorded).collect::<Vec<_>>()),
-    }
+    let instruments = || listed(provenance, LISTS[0]).filter_map(MainBars::recorded).collect::<Vec<_>>();
+    told_timing(provenance).unwrap_or_else(|| timing_beside(&instruments()))
+}
+
+fn told_timing(provenance: &Value) -> Option<ContextTiming> {
+    let told = &provenance["functions"][CONTEXT_TIMING];
+    let beside: Timeframe = told["beside"].as_str()?.parse().ok()?;
+    let day_zone: Option<Zone> = told["day_zone"].as_str().and_then(|name| name.parse().ok());
+    Some(ContextTiming { beside, day_zone })
+}
+
+/// The remedy where new bars of the series with the account `provenance` have a clock by which
+/// bars of other instruments are known from other times on: `timing` is not that of before.
+pub(super) fn remedy_of_other_timing(provenance: &Value, timing: &ContextTiming) -> Option<String> {
+    let then = told_timing(provenance).filter(|then| then != timing)?;
+    let said = |ContextTiming { beside, day_zone }: &ContextTiming| match day_zone {
+        Some(zone) => format!("of the clock {zone} beside {beside} bars"),
+        None => format!("of UTC beside {beside} bars"),
+    };
+    Some(format!(
+        "by the clocks of the files of the series, dates of other instruments are {} now, and were {}: ingest all files anew",
+        said(timing),
+        said(&then)
+    ))
 }
 
 #[cfg(test)]
