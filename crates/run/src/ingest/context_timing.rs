@@ -102,32 +102,33 @@ fn timing_beside(instruments: &[MainBars]) -> ContextTiming {
     ContextTiming { beside, day_zone: span.and_then(latest) }
 }
 
-/// A note on days and weeks of another instrument that end in the hours after those of
-/// `recordings`, at midnight in UTC, and may have trades until then: they are seen a bar later.
-pub(super) fn late_days_note(
+/// Notes on days and weeks of other instruments that end in the hours after those of `recordings`,
+/// at midnight in UTC, and may have trades until then: they are seen a bar later.
+pub(super) fn late_days_notes(
     recordings: &[Recording],
     timing: &ContextTiming,
     functions: &dyn BarFunctions,
-) -> Result<Option<String>> {
+) -> Result<Vec<String>> {
     let ends_at_midnight = |Recording { summary, .. }: &Recording| {
         summary.base >= Timeframe::D1 && summary.first_open_time.rem_euclid(DAY_NS) == 0
     };
     if timing.beside >= Timeframe::D1 || !recordings.iter().any(ends_at_midnight) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     // Shorter bars make days in UTC.
     let context = functions.context_reach(Timeframe::D1, &BinClock::default())?;
-    let late = context.iter().find_map(|own| {
+    let late = context.iter().filter_map(|own| {
         let late_ns = own.last_close_time()?.rem_euclid(DAY_NS);
         let is_late = (1..DAY_NS / 2).contains(&late_ns) && !trades_around_the_clock(own.symbol());
         is_late.then_some((own.symbol(), late_ns))
     });
-    Ok(late.map(|(symbol, late_ns)| {
+    let note = |(symbol, late_ns): (&str, i64)| {
         format!(
             "note: {CONTEXT}{symbol}: its bars end {} after midnight in UTC, when the bars beside them end, and are seen a bar later; where it has no trades after that midnight, give its times as dates without a zone",
             seconds(late_ns as f64 / 1e9)
         )
-    }))
+    };
+    Ok(late.map(note).collect())
 }
 
 /// The recipe by which bars of another instrument, `symbol`, are read: by the rules for rows of

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use super::Recipe;
 use super::context::{CONTEXT, ContextInstruments};
 use super::context_timing::{
-    CONTEXT_TIMING, context_timing, late_days_note, recorded_timing, remedy_of_other_timing, timing_json,
+    CONTEXT_TIMING, context_timing, late_days_notes, recorded_timing, remedy_of_other_timing, timing_json,
 };
 use super::recipe::{ContextFile, StreamedRecordings};
 use super::spool::SpoolFolder;
@@ -196,10 +196,9 @@ impl Recipe {
                 false => Err(Error::usage(known.advice(call))),
             };
         };
-        if matches!(usage, FunctionUse::New)
-            && let Some(note) = late_days_note(&recordings.recordings.universe.recordings, &timing, functions)?
-        {
-            host.observer.note(&note);
+        if matches!(usage, FunctionUse::New) {
+            let notes = late_days_notes(&recordings.recordings.universe.recordings, &timing, functions)?;
+            notes.iter().for_each(|note| host.observer.note(note));
         }
         let expected = match usage {
             FunctionUse::New => None,
