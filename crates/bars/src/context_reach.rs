@@ -42,7 +42,10 @@ impl ContextReach {
     /// The longest time that a window reaches back by its features from the close of its first bar.
     pub fn longest_ns(&self) -> i64 {
         let until = self.close_time.iter().skip(1).chain([&self.overdue_time]);
-        self.open_time.iter().zip(until).map(|(open_time, until)| until - open_time).max().unwrap_or(0)
+        // The only bar counts nowhere.
+        let bars = self.close_time.iter().zip(until).zip(&self.open_time);
+        let counted = bars.filter(|((close, until), _)| close < until);
+        counted.map(|((_, until), open_time)| until - open_time).max().unwrap_or(0)
     }
 
     /// When the earliest bar opens that the features seen at `time` read; `None` before the first
@@ -80,6 +83,6 @@ mod tests {
         assert_eq!([reach(&[]), reach(&[(0, 10)])].map(|own| own.open_time(10)), [None, None]);
         assert_eq!((reach(&[]).longest_ns(), reach(&[]).last_close_time()), (0, None));
         // All samples have the values of the one bar.
-        assert_eq!((reach(&[(0, 10)]).longest_ns(), reach(&[(0, 10)]).last_close_time()), (10, Some(10)));
+        assert_eq!((reach(&[(0, 10)]).longest_ns(), reach(&[(0, 10)]).last_close_time()), (0, Some(10)));
     }
 }

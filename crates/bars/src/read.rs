@@ -309,8 +309,11 @@ fn read_sources(
     for ((source, choice), &days) in sources.into_iter().zip(&zones).zip(&days) {
         let (zone, repeats) = (&choice.zone, options.repeats);
         let clock = RowClock { zone, base, stamp_delay_ns, repeats, days, beside_shorter };
-        if base == Timeframe::D1 {
-            early_ns = source.rows.stamps().map(|stamp| clock.early_ns(stamp)).fold(early_ns, i64::max);
+        if base >= Timeframe::D1 {
+            // The row of a week that has not ended may be stamped days after its Monday.
+            let is_whole = |stamp: &RowTime| days.live_week().is_none_or(|live| live.stamp != *stamp);
+            let stamps = source.rows.stamps().filter(is_whole);
+            early_ns = stamps.map(|stamp| clock.early_ns(stamp)).fold(early_ns, i64::max);
         }
         pieces.push(FileBars::new(source, choice, clock, place)?);
     }

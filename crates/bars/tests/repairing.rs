@@ -149,6 +149,17 @@ fn minutes_of_one_side_only_are_dropped_and_counted() {
     assert!(text.starts_with("2 bars of one side only dropped: bid 1 (first at 2018-07-02T00:00:00Z)"), "{text}");
 }
 
+/// The days of a context beside them were taken to end with days in UTC, a bar later.
+#[test]
+fn days_of_both_sides_open_before_their_own_time() {
+    let day = |day: u32| format!("2018-07-{day:02} 00:00:00-04:00,1,1,1,1,2\n");
+    let bid: String = (2..=6).chain(9..=13).map(day).collect();
+    let ask = bid.replace(",1,1,1,1,", ",1.5,1.5,1.5,1.5,");
+    let files = [("EURUSD_bid.csv", bid.as_bytes()), ("EURUSD_ask.csv", ask.as_bytes())];
+    let joined = with_files(&files, |paths| read_pair(&paths[..1], &paths[1..], &ReadOptions::default())).unwrap();
+    assert_eq!((joined.bars.len(), joined.summary.early_ns), (10, 4 * 3_600_000_000_000));
+}
+
 #[test]
 fn sides_that_cross_are_refused_dropped_or_taken_as_equal() {
     let bid = minutes("00", 3);

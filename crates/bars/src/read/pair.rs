@@ -59,7 +59,8 @@ impl SymbolRows {
         warnings.extend(ask_warnings.into_iter().filter(|warning| !warnings.contains(warning)).collect::<Vec<_>>());
         let compared = [bids.summary.compared, asks.summary.compared].concat();
         let summary = ReadSummary::new(&bars, files, symbol.clone(), warnings)?;
-        let summary = ReadSummary { compared, pair: Some(pair), ..summary };
+        let early_ns = bids.summary.early_ns.max(asks.summary.early_ns);
+        let summary = ReadSummary { compared, pair: Some(pair), early_ns, ..summary };
         StoredRecording { symbol, bars, own: Vec::new(), summary }.spooled(spool)
     }
 }

@@ -56,8 +56,8 @@ pub struct ReadSummary {
     /// Open times of the bars after which no file that has them goes on, in order.
     #[serde(default)]
     pub(crate) last_times: Vec<i64>,
-    /// Longest time by which a day opens before its own time. It may have trades until that long
-    /// after its end.
+    /// Longest time by which a day or a week opens before its own time. It may have trades until
+    /// that long after its end.
     #[serde(default)]
     pub early_ns: i64,
 }

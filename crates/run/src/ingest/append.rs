@@ -157,7 +157,7 @@ fn append_in(
 /// bytes, or the host has other bars of them.
 fn other_context(kept: &ExistingSeries, host: &Host<'_>) -> Result<BTreeSet<String>> {
     if let Some(functions) = host.functions {
-        functions.read_context(&recorded_timing(&kept.provenance["functions"]))?;
+        functions.read_context(&recorded_timing(&kept.provenance))?;
     }
     let given = host.functions.map_or_else(Vec::new, BarFunctions::fingerprints);
     let mut changed = changed_context(&kept.provenance, &given.into_iter().collect());

@@ -38,6 +38,8 @@ pub(super) struct ExistingSeries {
     pub(super) scalers: Scalers,
     /// The files that it was made of, once they are examined.
     pub(super) files: SourceFiles,
+    /// The remedy where bars of other instruments differ because they have another timing.
+    pub(super) context_remedy: Option<String>,
 }
 
 impl ExistingSeries {
@@ -54,7 +56,8 @@ impl ExistingSeries {
         let (provenance, recipe) = Recipe::recorded(path, series.file().attribute("source")?.as_ref())?;
         let names = symbols_in(&provenance, LISTS[0]);
         let scalers = scalers_of(path, series.file(), names, &recipe.spec())?;
-        Ok(ExistingSeries { source, provenance, recipe, scalers, files: SourceFiles::default() })
+        let (files, context_remedy) = (SourceFiles::default(), None);
+        Ok(ExistingSeries { source, provenance, recipe, scalers, files, context_remedy })
     }
 
     fn series(&self) -> &SeriesSource {
@@ -515,10 +518,12 @@ impl ExistingSeries {
     /// The error where the features of the instruments `context`, and nothing else, would not be
     /// those of before.
     fn changed_context(&self, context: &BTreeSet<String>, said: &str) -> Error {
+        let remedy = self.context_remedy.as_deref();
         Error::data(format!(
-            "{}: these are not the bars that {} was made of, and not only more: {said}; nothing was written; give bars that begin with those of then, or ingest all files anew",
+            "{}: these are not the bars that {} was made of, and not only more: {said}; nothing was written; {}",
             self.named_context(context),
-            self.path().display()
+            self.path().display(),
+            remedy.unwrap_or("give bars that begin with those of then, or ingest all files anew")
         ))
     }
 

@@ -18,7 +18,9 @@ use serde_json::{Value, json};
 
 use super::Recipe;
 use super::context::{CONTEXT, ContextInstruments};
-use super::context_timing::{CONTEXT_TIMING, context_timing, recorded_timing, timing_json};
+use super::context_timing::{
+    CONTEXT_TIMING, context_timing, late_days_notes, recorded_timing, remedy_of_other_timing, timing_json,
+};
 use super::recipe::{ContextFile, StreamedRecordings};
 use super::spool::SpoolFolder;
 use super::work::Pass;
@@ -89,7 +91,7 @@ impl FunctionInputs {
             frames: provenance["functions"]["frames"].as_str().map(str::to_owned),
             features: recipe.without_functions().features.0.iter().map(|own| own.name().to_owned()).collect(),
             reading: recipe.reading_options(),
-            timing: recorded_timing(&provenance["functions"]),
+            timing: recorded_timing(&provenance),
         })
     }
 }
@@ -194,6 +196,10 @@ impl Recipe {
                 false => Err(Error::usage(known.advice(call))),
             };
         };
+        if matches!(usage, FunctionUse::New) {
+            let notes = late_days_notes(&recordings.recordings.universe.recordings, &timing, functions)?;
+            notes.iter().for_each(|note| host.observer.note(note));
+        }
         let expected = match usage {
             FunctionUse::New => None,
             FunctionUse::Kept(path) | FunctionUse::Proven(path, _) => Some((path, known)),
@@ -565,12 +571,21 @@ impl FunctionAccount {
         if context.iter().any(is_late) {
             context.retain(is_late);
         }
+        let remedy = self.remedy_of_other_timing(provenance).unwrap_or_else(|| {
+            "give all bars of the other instrument, those of then too, and not only new ones".to_owned()
+        });
         Err(Error::data(format!(
-            "{CONTEXT}{}: with these bars the first {} of {symbol} have no features, and fewer had none when {} was made; nothing was written: give all bars of the other instrument, those of then too, and not only new ones",
+            "{CONTEXT}{}: with these bars the first {} of {symbol} have no features, and fewer had none when {} was made; nothing was written: {remedy}",
             context.join(", "),
             plural(bars, "bar"),
             path.display()
         )))
+    }
+
+    /// The remedy where other instruments have another timing than in the series with the account
+    /// `provenance`.
+    pub(crate) fn remedy_of_other_timing(&self, provenance: &Value) -> Option<String> {
+        remedy_of_other_timing(provenance, &self.timing)
     }
 
     /// Functions, their columns and dropped bars, as a report has them.

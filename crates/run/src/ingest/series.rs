@@ -204,7 +204,7 @@ pub(super) fn write(
     out: &Path,
     folder: &SpoolFolder,
     host: &Host<'_>,
-    kept: Option<ExistingSeries>,
+    mut kept: Option<ExistingSeries>,
 ) -> Result<SeriesReport> {
     let needed = room_needed(recipe).saturating_sub(folder.bytes());
     require_free(folder.path(), needed, "parsed bars and the series")?;
@@ -215,6 +215,9 @@ pub(super) fn write(
     // Remarks on a file that is made; one that is not has its error alone.
     let mut notes = Vec::new();
     let mut continued = BTreeMap::new();
+    if let (Some(kept), Some(functions)) = (&mut kept, &functions) {
+        kept.context_remedy = functions.remedy_of_other_timing(&kept.provenance);
+    }
     if let Some(kept) = &kept {
         if let Some(functions) = &functions {
             functions.require_whole_context(&kept.provenance, out)?;

@@ -97,6 +97,10 @@ fn a_day_or_a_week_of_a_context_is_seen_once_it_has_ended() {
         let rows = (0..40 * 5).map(|k| (format!("{}{time}", date(weekday(k))), price(k)));
         write(name, rows.collect())
     });
+    let pair_weeks = [("AUDUSD.csv", ""), ("NZDUSD.csv", " 00:00:00-05:00")].map(|(name, time)| {
+        let rows = (0..40).map(|k| (format!("{}{time}", date(7 * k)), price(k)));
+        write(name, rows.collect())
+    });
     // The bar at place 20 is another one: of Monday 2018-01-29, or of the week from day 140 on.
     let context = |name: &str, count: usize, day: &dyn Fn(usize) -> usize| -> [PathBuf; 2] {
         [0, 50].map(|more| {
@@ -122,10 +126,53 @@ fn a_day_or_a_week_of_a_context_is_seen_once_it_has_ended() {
         (&coins, "SPY", &context_days, "D1", 30 * 24),
         (&pairs[0], "SPY", &context_days, "D1", 30 * 24),
         (&pairs[1], "SPY", &context_days, "D1", 29 * 24),
+        (&pair_weeks[0], "SPY", &context_weeks, "W1", 22 * 7 * 24),
+        (&pair_weeks[1], "SPY", &context_weeks, "W1", 21 * 7 * 24),
     ] {
         let (found, clock) = seen_first(bars, symbol, [path, other], timeframe);
         assert_eq!(found, seen_first_hour, "{} {symbol} {timeframe}", bars.display());
         assert_eq!(clock, None);
+    }
+}
+
+/// A share's days at New York's midnights stood a day late beside days of a coin, without a word.
+#[test]
+fn days_of_a_context_that_are_seen_a_bar_later_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, rows: Vec<(String, usize)>| write_rows(folder.path().join(name), rows);
+    let days = |zone: &str| (0..200).map(|k| (format!("{}{zone}", date(weekday(k))), price(k))).collect::<Vec<_>>();
+    let in_new_york = " 00:00:00-05:00";
+    let coins = write("BTCUSD.csv", (0..280).map(|k| (date(k), price(k))).collect());
+    let shares = write("KO.csv", days(""));
+    let (early, dated) = (write("SPY.csv", days(in_new_york)), write("dates.csv", days("")));
+    let in_tokyo = write("tokyo.csv", days(" 00:00:00+09:00"));
+    for (bars, symbol, path, is_told) in [
+        (&coins, "SPY", &early, true),
+        (&coins, "SPY", &dated, false),
+        (&coins, "N225", &in_tokyo, false),
+        // It may have trades until then.
+        (&coins, "EURUSD", &early, false),
+        (&shares, "SPY", &early, false),
+    ] {
+        let recipe = Recipe {
+            bars: vec![bars.clone()],
+            context: vec![ContextFile { symbol: symbol.to_owned(), path: path.clone() }],
+            timeframes: windows("D1:2"),
+            features: "log_return".parse().unwrap(),
+            target: TargetKind::LogReturn,
+            horizon: 1,
+            scaling: Scaling::None,
+            ..Recipe::default()
+        };
+        let notes = Notes::default();
+        ingest(&recipe, &folder.path().join("series.h5"), &Host { observer: &notes, ..Host::silent() }).unwrap();
+        let notes = notes.0.into_inner().unwrap();
+        let told: Vec<&String> = notes.iter().filter(|note| note.contains("are seen a bar later")).collect();
+        assert_eq!(told.len(), usize::from(is_told), "{symbol} {}: {notes:?}", bars.display());
+        assert!(
+            told.iter().all(|note| note.starts_with("note: context SPY: its bars end 5 h 0 min after")),
+            "{told:?}"
+        );
     }
 }
 
@@ -212,4 +259,36 @@ fn dates_of_a_context_are_those_of_the_clock_that_the_bars_were_found_to_have() 
         assert_eq!(found.0, "America/New_York");
         assert!(found == values(Some("America/New_York")), "{}", context.display());
     }
+}
+
+/// The refusal asked for all bars of the context, which had them.
+#[test]
+fn an_append_tells_that_the_clock_of_the_bars_has_moved_the_dates_of_a_context() {
+    let folder = tempfile::tempdir().unwrap();
+    let hours = |name: &str, days: std::ops::Range<usize>, offset: &str| {
+        let time = |k: usize| format!("{} {:02}:00:00{offset}", date(weekday(k / 24)), k % 24);
+        fs::create_dir(folder.path().join(name)).unwrap();
+        let rows = (24 * days.start..24 * days.end).map(|k| (time(k), price(k)));
+        write_rows(folder.path().join(name).join("AAA.csv"), rows.collect())
+    };
+    // New York's summer, and the winter after.
+    let (summer, winter) = (hours("summer", 0..60, "-04:00"), hours("winter", 60..80, "-05:00"));
+    let context = write_rows(folder.path().join("SPY.csv"), (0..80).map(|k| (date(weekday(k)), price(k))).collect());
+    let recipe = Recipe {
+        bars: vec![summer],
+        context: vec![ContextFile { symbol: "SPY".to_owned(), path: context }],
+        timeframes: windows("H1:2"),
+        features: "log_return".parse().unwrap(),
+        target: TargetKind::LogReturn,
+        horizon: 1,
+        scaling: Scaling::None,
+        ..Recipe::default()
+    };
+    let out = folder.path().join("series.h5");
+    ingest(&recipe, &out, &Host::silent()).unwrap();
+    let added = Recipe { bars: vec![winter], ..Recipe::default() };
+    let error = append(&added, &[], &out, &Host::silent()).unwrap_err().to_string();
+    let (clocks, remedy) =
+        ("of the clock -05:00 beside H1 bars now, and were of the clock -04:00", "ingest all files anew");
+    assert!(error.starts_with("context SPY: ") && error.contains(clocks) && error.ends_with(remedy), "{error}");
 }
