@@ -5,7 +5,7 @@ use megabatch_trainer as trainer;
 use megabatch_trainer::GpuFootprint;
 use serde::Serialize;
 
-use super::memory::{Phase, line, smaller_batch, step_phases};
+use super::memory::{Phase, largest_batch, line, smaller_batch, step_phases};
 use crate::config;
 use crate::error::{Error, Result};
 use crate::setup::TrainingSetup;
@@ -52,7 +52,10 @@ impl GpuPlan {
         let Some(available) = self.available_bytes.filter(|&available| available < self.total_bytes) else {
             return Ok(());
         };
-        let advice = match largest_batch(setup, available)? {
+        let fits = |training: &trainer::Config| -> Result<bool> {
+            Ok(setup.gpu_footprint(training)?.total_bytes() <= available)
+        };
+        let advice = match largest_batch(&setup.training, fits)? {
             None => self.no_batch_fits(setup, available),
             Some(batch) => smaller_batch(setup, batch),
         };
@@ -97,18 +100,4 @@ impl GpuPlan {
             step_phases.iter().map(to_line).collect::<String>()
         )
     }
-}
-
-/// The largest batch that takes no more than `available` bytes and divides the samples of an
-/// optimizer step, so that accumulation makes up for it.
-fn largest_batch(setup: &TrainingSetup, available: usize) -> Result<Option<usize>> {
-    let step_samples = setup.training.step_samples();
-    for batch_size in (1..setup.training.batch_size).rev().filter(|size| step_samples.is_multiple_of(*size)) {
-        let gradient_accumulation_steps = step_samples / batch_size;
-        let training = trainer::Config { batch_size, gradient_accumulation_steps, ..setup.training.clone() };
-        if setup.gpu_footprint(&training)?.total_bytes() <= available {
-            return Ok(Some(batch_size));
-        }
-    }
-    Ok(None)
 }

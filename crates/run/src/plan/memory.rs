@@ -151,7 +151,12 @@ pub(super) fn line(name: &str, size: usize) -> String {
 /// The nearest setting with which a run that needs more memory than there is would fit.
 fn fitting_setting(setup: &TrainingSetup) -> Result<String> {
     let carried = setup.footprint(&setup.training)?.carried_bytes;
-    Ok(match largest_batch(setup)? {
+    let fits = |training: &trainer::Config| -> Result<bool> {
+        let footprint = setup.footprint(training)?.total_bytes();
+        let Ok(chunks) = setup.chunks_beside(footprint, training.batch_size) else { return Ok(false) };
+        Ok(setup.data_bytes(&chunks) + footprint <= setup.memory_bytes)
+    };
+    Ok(match largest_batch(&setup.training, fits)? {
         None if setup.training.carry_state && carried >= setup.memory_bytes => format!(
             "the carried states alone take {}; use a smaller model.hidden, fewer layers or training.carry_state=false",
             bytes(carried)
@@ -268,21 +273,52 @@ fn gigabytes(bytes: u64) -> f64 {
     (bytes / unit * unit) as f64 / 1e9
 }
 
-/// The largest batch that fits and divides the samples of an optimizer step, so that accumulation
-/// makes up for it.
-fn largest_batch(setup: &TrainingSetup) -> Result<Option<usize>> {
-    let step_samples = setup.training.step_samples();
-    let fits = |batch_size: usize| -> Result<bool> {
-        let training = trainer::Config { batch_size, ..setup.training.clone() };
-        let footprint = setup.footprint(&training)?.total_bytes();
-        let Ok(chunks) = setup.chunks_beside(footprint, batch_size) else { return Ok(false) };
-        Ok(setup.data_bytes(&chunks) + footprint <= setup.memory_bytes)
-    };
-    // A larger batch never takes less: the first that does not fit ends the search.
-    let (mut fitting, mut too_large) = (0, setup.training.batch_size);
-    while too_large - fitting > 1 {
+/// The largest batch of `training` that divides the samples of an optimizer step, so that
+/// accumulation makes up for it, and with which the training `fits`. A larger batch hardly ever
+/// takes less: a few are tried, as the sizes of a run's batches may take a while to find.
+pub(super) fn largest_batch(
+    training: &trainer::Config,
+    fits: impl Fn(&trainer::Config) -> Result<bool>,
+) -> Result<Option<usize>> {
+    let step_samples = training.step_samples();
+    let sizes: Vec<usize> = (1..training.batch_size).filter(|size| step_samples.is_multiple_of(*size)).collect();
+    // Sizes before `fitting` fit, and those from `too_large` on do not.
+    let (mut fitting, mut too_large) = (0, sizes.len());
+    while fitting < too_large {
         let middle = fitting + (too_large - fitting) / 2;
-        if fits(middle)? { fitting = middle } else { too_large = middle }
+        let batch_size = sizes[middle];
+        let gradient_accumulation_steps = step_samples / batch_size;
+        if fits(&trainer::Config { batch_size, gradient_accumulation_steps, ..training.clone() })? {
+            fitting = middle + 1;
+        } else {
+            too_large = middle;
+        }
     }
-    Ok((1..=fitting).rev().find(|batch| step_samples.is_multiple_of(*batch)))
+    Ok(fitting.checked_sub(1).map(|last| sizes[last]))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn few_batches_are_tried_to_find_the_largest_that_fits() {
+        let training =
+            trainer::Config { batch_size: 2520, gradient_accumulation_steps: 2, ..trainer::Config::default() };
+        for (batch_size_max, expected) in
+            [(0, None), (1, Some(1)), (100, Some(90)), (1680, Some(1680)), (2519, Some(1680))]
+        {
+            let tried = Cell::new(0);
+            let largest = largest_batch(&training, |smaller| {
+                tried.set(tried.get() + 1);
+                assert_eq!(smaller.step_samples(), 5040);
+                Ok(smaller.batch_size <= batch_size_max)
+            });
+            assert_eq!(largest.unwrap(), expected);
+            // 58 sizes.
+            assert!(tried.get() <= 6, "{} tries", tried.get());
+        }
+    }
 }

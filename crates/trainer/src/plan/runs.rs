@@ -107,8 +107,8 @@ pub(super) struct LookedUpBatches {
 }
 
 impl LookedUpBatches {
-    /// Most cells of a run, of all ranks together, that a plan looks up: about half a second.
-    const CELLS_MAX: u64 = 1 << 20;
+    /// Most runs of samples that a plan looks up, of all ranks together: about half a second.
+    const RUNS_MAX: u64 = 1 << 20;
 
     /// The batches of `rank` in a run with `config` on the samples `list` of `view`; `None` of a
     /// run that is too long to look them up.
@@ -122,12 +122,19 @@ impl LookedUpBatches {
         let runs = config.purpose().runs()?;
         let schedule = Schedule::new(config, list.len()).ok()?;
         let schedule = schedule.cut_into(config.batch_size, Grain::Runs).for_rank(rank);
-        // A step may begin and end within a cell.
-        let cells = (config.step_samples() / runs.longest).saturating_add(2) as u64;
-        if schedule.steps.saturating_mul(cells).saturating_mul(rank.world() as u64) > Self::CELLS_MAX {
+        // A step may begin and end within a cell. A cell has a run or more, and each rank finds
+        // the cells of all.
+        let step_cells = (config.step_samples() / runs.longest).saturating_add(2) as u64;
+        if schedule.steps.saturating_mul(step_cells).saturating_mul(rank.world() as u64) > Self::RUNS_MAX {
             return None;
         }
         let samples = DenseSamples::new(runs, shape, view, list);
+        // Where bars are missing, or samples lie far apart, there are more runs than cells.
+        let epochs = schedule.steps.div_ceil(schedule.steps_per_epoch);
+        let in_epochs = epochs.saturating_mul(samples.runs_in(0..list.len()).count() as u64);
+        if in_epochs.min(schedule.steps.saturating_mul(config.step_samples() as u64)) > Self::RUNS_MAX {
+            return None;
+        }
         let mut found = LookedUpBatches::default();
         for step in (0..schedule.steps).map(|step| schedule.step(step)) {
             let order = schedule.epoch(&step);
@@ -334,14 +341,17 @@ mod tests {
 
     #[test]
     fn runs_that_are_too_many_are_not_looked_up() {
-        let samples = samples(&[(1, 0); 30]);
         let dense = Config { loss_on: LossOn::EveryStep, batch_size: 10, ..Config::default() };
         let train = SampleRanges::from(0..30);
-        for (max_steps, is_looked_up) in [(300, true), (u64::MAX, false)] {
+        // Samples that follow one another, three runs an epoch; and those that stand alone, thirty.
+        for (moved, max_steps, is_looked_up) in
+            [((1, 0), 300, true), ((1, 0), u64::MAX, false), ((5, 3), 300, true), ((5, 3), 300_000, false)]
+        {
             let config = Config { max_steps: Some(max_steps), ..dense.clone() };
+            let samples = samples(&[moved; 30]);
             let view = samples.series().unwrap();
             let found = LookedUpBatches::new(&config, samples.shape(), &view, &train, Rank::default());
-            assert_eq!(found.is_some(), is_looked_up, "{max_steps} steps");
+            assert_eq!(found.is_some(), is_looked_up, "{max_steps} steps, {moved:?}");
         }
     }
 
