@@ -88,14 +88,17 @@ class Functions(InFolder):
         for options, message in (
             ({}, "the features strength, flow3 are columns of functions: give these in Python"),
             ({"features": [indicators], "cold": True}, "a cold start has none"),
-            ({"features": ["body", indicators]}, "features: body: give the functions alone"),
+            ({"features": ["body", indicators]}, "features: body: a series keeps its features; give its functions alone"),
             # Letters were listed.
-            ({"features": "body"}, "features: body: give the functions alone"),
+            ({"features": "body"}, "features: body: a series keeps its features; give its functions alone"),
         ):
             with self.assertRaisesRegex(mb.ConfigError, message):
                 run.follow(frame[-300:], **options)
         with self.assertRaisesRegex(mb.DataError, "its features are the columns strength, flow3 of functions, and the ones given have tomorrow"):
             run.follow(frame[-300:], features=tomorrow)
+        # Names that `append` and `leak` take were refused.
+        with run.follow(features=["log_return", indicators]) as follower:
+            self.assertIsNone(follower.push(frame.iloc[-1]))
 
     def test_days_close_by_the_clock_that_is_stated(self) -> None:
         # Until after 11 March, when New York changes its clock.

@@ -163,7 +163,7 @@ class Graphs(InFolder):
             self.assertEqual(self.graphs.arrays(some)["graph"].tolist(), numbers)
             if not isinstance(which, (int, str)):
                 self.assertEqual(self.graphs[some].keys, [self.graphs.keys[number] for number in numbers])
-        for which in ([1.5], 1.5, [[1, 2]], [None], np.array([1.0]), True, np.array([True, False], object)):
+        for which in ([1.5], 1.5, [[1, 2]], [[0, 1], [2]], [None], np.array([1.0]), True, np.array([True, False], object)):
             wrong: Any = which
             for call in (self.graphs.arrays, self.graphs.__getitem__):
                 with self.assertRaisesRegex(mb.ConfigError, "^which=.*: expected places of graphs, keys, a slice or a mask$"):
@@ -270,6 +270,8 @@ class Graphs(InFolder):
         keys = some.keys
         with self.assertRaisesRegex(KeyError, f"{self.graphs.keys[0]} is none of these 3 graphs of .*; they go from {keys[0]} to {keys[2]}"):
             some[self.graphs.keys[0]]
+        # The keys of many graphs took a look through all graphs each.
+        self.assertEqual(some[keys[::-1]].keys, keys[::-1])
         self.assertEqual((some.index(keys[1]), some.index(some[2])), (1, 2))
         with self.assertRaisesRegex(ValueError, f"^'{self.graphs.keys[0]}' is none of these 3 graphs of .*; they go from"):
             some.index(self.graphs.keys[0])
@@ -749,8 +751,11 @@ class CrossSections(InFolder):
         day = pandas.Timestamp(key)
         for time in (day, day.tz_localize("UTC"), day.to_pydatetime(), day.date(), np.datetime64(key), day.to_datetime64()):
             self.assertEqual(self.graphs[time].key, key)
+            self.assertEqual(self.graphs.index(time), 4)
         with self.assertRaisesRegex(mb.ConfigError, "there is no graph"):
             self.graphs[day + pandas.Timedelta(hours=1)]
+        with self.assertRaisesRegex(ValueError, f"^'{key}' is none of these 3 graphs of .*; they go from"):
+            self.graphs[:3].index(day)
         self.assertEqual(dir(mb.graph), sorted(mb.graph.__all__))
         # Samples of an instrument are had by a mask.
         with self.assertRaisesRegex(mb.ConfigError, "samples are chosen by their places, and 'BBB' is none; .* are (.*)$") as caught:

@@ -145,6 +145,16 @@ def columns_of(features: Sequence[str], target: Sequence[str] | str | None) -> l
     return [*_megabatch.feature_columns(list(features)), *(_column(name) for name in names if name.startswith(_PREFIX))]
 
 
+def strange(stated: Iterable[object], features: Sequence[str]) -> list[str]:
+    """Names among the `stated` that are none of the features, in the forms that `ingest` takes: a column may stand without
+    its rule, and without `column:`. A series names no rule where it is `last`."""
+    columns = columns_of(features, None)
+    by_last = (f"{own}:last" for own in features if own.startswith(_PREFIX))
+    forms = ["default", "all", *features, *by_last, *columns, *(f"{_PREFIX}{name}" for name in columns)]
+    known = {name.lower() for name in forms}
+    return [str(own) for own in stated if str(own).strip().lower() not in known]
+
+
 def _named(name: str, rules: dict[str, str], known: Sequence[str] | None) -> str:
     computed = _megabatch.feature_names()
     name = _in_other_case(name, [*(known or ()), *computed])

@@ -6,19 +6,22 @@ import functools
 import hashlib
 import importlib.util
 import inspect
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from . import _arguments, _features, _frames
+from . import _arguments, _features, _frames, _megabatch
 from ._context import Context, ContextBars, ContextTable, Timing, Wait
 from ._display import log_note
 from .errors import ConfigError, DataError
 
 BarFunction = Callable[[Any], Any]
 """Takes a frame of closed bars, and gives as many rows: a frame, a series or arrays by name."""
+Features = Union[Sequence[Union[str, BarFunction]], str, BarFunction]
+"""Names of features, functions, or both."""
 
 _TIMES = ("time", "close_time")
 _DAY_NS = 86_400_000_000_000
@@ -225,6 +228,17 @@ def split(features: Any) -> tuple[Any, list[BarFunction]]:
     _arguments.require(isinstance(features, Iterable), features, "features", "a name, a function, or a list of them")
     named = [own for own in features if not callable(own)]
     return named, [own for own in features if callable(own)]
+
+
+def given_again(features: Any, data: str | os.PathLike[str] | None) -> list[BarFunction]:
+    """The functions among the features of the series file `data`, which may stand beside names of its other ones."""
+    stated, called = split(features)
+    strange = _features.strange(stated, _megabatch.function_inputs(data)[2]) if stated and data is not None else []
+    if strange:
+        raise ConfigError(
+            f"features: {', '.join(strange)}: a series keeps its features; give its functions alone", key="features"
+        )
+    return called
 
 
 def _first_library() -> str:

@@ -35,6 +35,7 @@ Key = Union[int, str, datetime.date, np.datetime64]
 """The place of a graph, its key, or the time that the key is."""
 Arrays = dict[str, npt.NDArray[Any]]
 
+_INDICES = "places of graphs, keys, a slice or a mask"
 _KEYS = (int, np.integer, str, datetime.date, np.datetime64)
 _ARRAYS = "without it, graphs.loader() gives batches as arrays of numpy"
 _UNKNOWN_NS = np.iinfo(np.int64).min
@@ -146,6 +147,13 @@ class Graphs(Sequence[Graph]):
         """What tells the file from others."""
         return self._file.native.fingerprint()
 
+    @functools.cached_property
+    def _is_chosen(self) -> npt.NDArray[np.bool_]:
+        """`[graphs of the file]`: true for these."""
+        chosen = np.zeros(len(self._file.native), np.bool_)
+        chosen[self._numbers] = True
+        return chosen
+
     @property
     def targets(self) -> list[str]:
         """Names of the K targets, or classes."""
@@ -202,8 +210,10 @@ class Graphs(Sequence[Graph]):
         return key in self.keys if isinstance(key, str) else super().__contains__(key)
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """The place of a key, or of a graph by its key."""
+        """The place of a key, of the time that a key is, or of a graph by its key."""
         key, keys = value.key if isinstance(value, Graph) else value, self.keys
+        if isinstance(key, (datetime.date, np.datetime64)):
+            key = self._key_of(key)
         try:
             return keys.index(key, start, len(keys) if stop is None else stop)
         except ValueError:
@@ -285,7 +295,11 @@ class Graphs(Sequence[Graph]):
         if isinstance(which, slice):
             return self._numbers[which]
         given: Any = which
-        places = np.asarray(given)
+        try:
+            places = np.asarray(given)
+        except ValueError:
+            # Lists of several lengths are no array.
+            raise wrong(which, "which", _INDICES) from None
         if places.dtype == np.bool_ and places.ndim:
             return self._numbers[mask_places(places, "which", len(self), "graphs")]
         if places.dtype.kind in "iu" and places.ndim < 2:
@@ -293,7 +307,7 @@ class Graphs(Sequence[Graph]):
         keys: list[Any] = [given] if places.ndim == 0 else list(given)
         # Types of pandas may give a mask as objects.
         if places.ndim > 1 or not all(isinstance(key, _KEYS) and not isinstance(key, bool) for key in keys):
-            raise wrong(which, "which", "places of graphs, keys, a slice or a mask")
+            raise wrong(which, "which", _INDICES)
         return np.array([self._number(key) for key in keys], np.int64)
 
     def _number(self, which: Key) -> int:
@@ -302,7 +316,7 @@ class Graphs(Sequence[Graph]):
             which = self._key_of(which)
         if isinstance(which, str):
             number = self._file.native.find(which)
-            if number not in self._numbers:
+            if not self._is_chosen[number]:
                 raise KeyError(f"{which} is none of these {len(self)} graphs of {self.path}; {self._span()}")
             return number
         # An IndexError, by which a loop over a sequence ends.

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from ._torch import TensorBatches
 
 StrPath = Union[str, "os.PathLike[str]"]
-_Features = Union[Sequence[Union[str, _functions.BarFunction]], str, _functions.BarFunction]
 
 __all__ = ["Dataset", "LeakProof", "Scaler", "Timeframe", "ingest", "leak", "open", "triple_barrier"]
 
@@ -298,7 +297,7 @@ class Dataset:
         bid: BarSource | None = None,
         ask: BarSource | None = None,
         symbol: str | None = None,
-        features: _Features | None = None,
+        features: _functions.Features | None = None,
         target: _functions.BarFunction | None = None,
         context: Mapping[str, Any] | None = None,
         symbol_pattern: str | None = None,
@@ -582,7 +581,7 @@ def ingest(
     weight: str | None = None,
     out: StrPath | None = None,
     symbol: str | None = None,
-    features: _Features | None = None,
+    features: _functions.Features | None = None,
     columns: Mapping[str, str] | None = None,
     context: Mapping[str, Any] | None = None,
     symbol_pattern: str | None = None,
@@ -738,7 +737,7 @@ def _seen(sources: BarSources, columns: Mapping[str, str] | None, hidden: Sequen
 
 
 def _functions_again(
-    features: _Features | None,
+    features: _functions.Features | None,
     target: _functions.BarFunction | None,
     context: Mapping[str, Any] | None,
     path: pathlib.Path,
@@ -746,28 +745,13 @@ def _functions_again(
     doubts_end: bool = True,
 ) -> dict[str, Any] | None:
     """Functions of the series at `path`, given again, perhaps beside names of its other features."""
-    stated, called = _functions.split(features)
-    strange = stated and _strange(stated, _megabatch.function_inputs(path)[2])
-    if strange:
-        raise ConfigError(
-            f"features: {', '.join(strange)}: a series keeps its features; give its functions alone", key="features"
-        )
+    called = _functions.given_again(features, path)
     _, frames = _context(context)
     if not called and target is None and not frames:
         return None
     _, library, names, read_by, _ = _megabatch.function_inputs(path)
     others = [Context(name, frame, names, dict(read_by), bool(called)) for name, frame in frames.items()]
     return _functions.Functions(called, target, library, others, doubts_end=doubts_end).native()
-
-
-def _strange(stated: Iterable[Any], features: Sequence[str]) -> list[str]:
-    """Names among the `stated` that are none of the features, in the forms that `ingest` takes: a column may stand without
-    its rule, and without `column:`. A series names no rule where it is `last`."""
-    columns = _features.columns_of(features, None)
-    by_last = (f"{own}:last" for own in features if own.startswith("column:"))
-    forms = ["default", "all", *features, *by_last, *columns, *(f"column:{name}" for name in columns)]
-    known = {name.lower() for name in forms}
-    return [str(own) for own in stated if str(own).strip().lower() not in known]
 
 
 def _told(answer: tuple[str, dict[str, Any]], lines: Iterable[str] = ()) -> IngestReport:
@@ -844,7 +828,7 @@ def leak(
     seed: int = 0,
     source: Sequence[StrPath] = (),
     config: Settings | Mapping[str, Any] | None = None,
-    features: _Features | None = None,
+    features: _functions.Features | None = None,
     target: _functions.BarFunction | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> LeakProof:

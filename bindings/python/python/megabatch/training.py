@@ -672,15 +672,15 @@ class Run:
         zone: str | None = None,
         checkpoint: str = "best",
         other_instruments: bool = False,
-        features: Sequence[_functions.BarFunction] | _functions.BarFunction | None = None,
+        features: _functions.Features | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> Follower:
         """A model that predicts bars as they come, after the bars that its data were made of, those of `history`, or
         none (`cold=True`).
 
-        Data with features of functions need these again, as `features=[function]`. A function is called with all bars
-        of the history, and then for each bar that closes with all bars so far; its frames are of the library of `bars`,
-        or of that of `data`.
+        Data with features of functions need these again, as `features=[function]`, perhaps beside names of the data's
+        other features. A function is called with all bars of the history, and then for each bar that closes with all
+        bars so far; its frames are of the library of `bars`, or of that of `data`.
 
         `context` are frames of the other instruments among the data's features, from the first bar of the history on.
         Bars that come after their last see its values.
@@ -749,9 +749,7 @@ def _functions_of(
     features: Any, bars: Any, data: str | None, context: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
     """The functions among the features of bars that come, and other instruments."""
-    stated, called = _functions.split(features)
-    if stated:
-        raise ConfigError(f"features: {', '.join(map(str, stated))}: give the functions alone", key="features")
+    called = _functions.given_again(features, data)
     _require_frames(context)
     if not called and not context:
         return None

@@ -26,6 +26,7 @@ use crate::parse::symbol_column::{SymbolColumn, symbol_in, symbols_of_rows, want
 use crate::parse::symbol_rows::{SplitFile, SymbolLines, SymbolRows};
 use crate::place::ReadPlace;
 use crate::time::timestamp::{DateStyle, RowTime, counted};
+use crate::time::zone::Zone;
 
 /// Rows of one file: every minute of 31 years. It bounds the memory that a small compressed file
 /// can ask for.
@@ -55,6 +56,9 @@ pub(crate) struct BarFile {
     /// Rows with a volume, 0 or above, and rows that say that they have none.
     volume_rows: u64,
     no_volume_rows: u64,
+    /// True once a row states an offset from UTC other than 0, and once one states UTC.
+    states_offset: bool,
+    states_utc: bool,
     /// Times that fillers of a closed market take, once they are dropped.
     pub(crate) quiet: QuietTimes,
     /// Warnings about the file, for people.
@@ -118,6 +122,8 @@ impl BarFile {
             has_volume: false,
             volume_rows: 0,
             no_volume_rows: 0,
+            states_offset: false,
+            states_utc: false,
             quiet: QuietTimes::default(),
             warnings: Vec::new(),
             own_zone: None,
@@ -169,6 +175,7 @@ impl BarFile {
             source.warnings.push(format!("{path} has no bar of it: {rows} without prices (a failed download?)"));
         }
         source.settle_volumes()?;
+        source.settle_offsets()?;
         source.denoise()?;
         source.put_oldest_first()?;
         source.rows.check()?;
@@ -267,6 +274,8 @@ impl BarFile {
                 self.no_volume_rows += u64::from(row.volume.is_nan());
                 self.quiet_rows += u64::from(row.is_quiet());
                 self.has_volume |= row.volume > 0.0;
+                self.states_offset |= row.east_ns.is_some_and(|east_ns| east_ns != 0);
+                self.states_utc |= row.stamp.is_utc() && row.east_ns.is_none();
                 self.rows.push(&row)
             }
             // The other rows show if the columns are wrong rather than this row.
@@ -314,6 +323,23 @@ impl BarFile {
         }
         self.rows = self.rows.without(&refused)?;
         Ok(())
+    }
+
+    /// Takes +00:00 for London's clock in winter where other rows state its offset of summer, and all
+    /// rows the one that it has at their times.
+    fn settle_offsets(&mut self) -> Result<()> {
+        if !(self.states_offset && self.states_utc) {
+            return Ok(());
+        }
+        let london: Zone = "Europe/London".parse().expect("the zone is known");
+        let is_of_london = |row: BarRow| match row.stamp {
+            RowTime::Utc(ns) => london.wall_ns(ns) - ns == row.east_ns.unwrap_or_default(),
+            RowTime::Wall(_) => true,
+        };
+        if !self.rows.iter().all(is_of_london) {
+            return Ok(());
+        }
+        self.rows.update(|row| row.east_ns = row.east_ns.or(row.stamp.is_utc().then_some(0)))
     }
 
     fn checked(&mut self, row: BarRow) -> Result<BarRow, RowFault> {

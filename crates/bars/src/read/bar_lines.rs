@@ -19,7 +19,7 @@ use crate::parse::own_columns::OwnColumns;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol::is_name_of;
 use crate::parse::symbol_column::{SharedTimes, SymbolColumn, symbol_in, symbols_of_rows};
-use crate::read::bar_doubts::{BarDoubts, KnownBars};
+use crate::read::bar_doubts::{BarDoubts, KnownBars, quoted_price};
 use crate::read::line_clock::LineClock;
 use crate::read::summary::ReadSummary;
 use crate::time::date_order::split_named_month;
@@ -168,8 +168,8 @@ impl BarLines {
 
     /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
     /// day is that of its date where nearly all rows of theirs were midnights. If they have
-    /// volumes, fillers show by that. Fillers with which they end go on. If their prices are
-    /// adjusted, prices as quoted are warned of.
+    /// volumes, fillers show by that. Fillers with which they end go on. If their last prices were
+    /// adjusted, rows with prices as quoted are refused.
     #[must_use]
     pub fn following(self, summary: &ReadSummary) -> Self {
         let had_volume = self.had_volume || summary.bars.without_volume < summary.bars.all;
@@ -316,9 +316,6 @@ impl BarLines {
             format.has_sure_symbols = symbols.is_some_and(|symbols| !symbols.is_empty());
         }
         choose_prices(&self.name, &mut format, self.options.prices)?;
-        if format.columns.adjusted.is_none() {
-            self.warn(self.known_factor.and_then(BarDoubts::quoted_prices));
-        }
         self.adjusted_column = AdjustedColumn::from_format(&format);
         self.assumed_volume = AssumedVolume::new(&format);
         self.format = Some(format);
@@ -577,6 +574,10 @@ impl BarLines {
                 self.warn(doubt);
             }
             return Ok(None);
+        }
+        let is_quoted = self.format.is_some_and(|format| format.columns.adjusted.is_none());
+        if let Some(fault) = self.known_factor.filter(|_| is_quoted).and_then(quoted_price) {
+            return Err(fault);
         }
         match &self.last {
             Some((last, earlier)) if *last == open_time && earlier.is_copy_of(&row) => {

@@ -510,6 +510,31 @@ fn closes_are_of_their_dates_beside_files_of_dates() {
     }
 }
 
+/// Closes in London, +01:00 in summer and +00:00 in winter of one file, were a day late in winter
+/// beside dates.
+#[test]
+fn an_offset_of_0_among_those_of_london_is_of_its_clock() {
+    let stated = ReadOptions { symbol: Some("AAPL".to_owned()), base: Some(Timeframe::D1), ..ReadOptions::default() };
+    // The file ends in the first week of winter.
+    let text = |places: Range<usize>, time: &dyn Fn(bool) -> String| -> String {
+        let row = |k: usize| {
+            let day = date(weekday(k));
+            format!("{day}{},1,2,1,2,3\n", time(day.as_str() < "2024-10-27"))
+        };
+        format!("date,open,high,low,close,volume\n{}", places.map(row).collect::<String>())
+    };
+    let dates = text(0..190, &|_| String::new());
+    let opens = |time: &dyn Fn(bool) -> String| {
+        let later = text(190..220, time);
+        read_texts(&[("a.csv", dates.as_str()), ("b.csv", later.as_str())], &stated).unwrap().bars.open_time
+    };
+    let expected = opens(&|_| String::new());
+    for time in ["16:00:00", "21:00:00", "23:00:00"] {
+        let found = opens(&|is_summer| format!(" {time}{}", if is_summer { "+01:00" } else { "+00:00" }));
+        assert_eq!(found, expected, "{time}");
+    }
+}
+
 #[test]
 fn two_rows_of_one_day_are_repeated_bars() {
     let text = share(&|_, day| date(day)) + "2024-03-22 15:30:00,1,2,1,1.5,3\n";

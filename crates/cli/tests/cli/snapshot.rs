@@ -33,7 +33,9 @@ fn a_run_leaves_its_peak_as_text_picture_and_page() {
         assert!(text.contains(part), "{part}: {text}");
     }
     let page = stage.text("run/report.html");
-    for part in ["Allocated over time", "Memory map", "At its peak the pool had reserved", ">reserved</li>"] {
+    for part in
+        ["Allocated over time", "Memory map", "At its peak, to a hundredth, the pool had reserved", ">reserved</li>"]
+    {
         assert!(page.contains(part), "{part}");
     }
     let epochs = stage.metrics("run", "epoch");

@@ -171,9 +171,14 @@ impl Device {
     }
 
     /// Resets the peaks of the device, of its pool and of all its scopes to the current values.
+    /// Those of a recording go on.
     pub fn reset_peak(&self) {
         self.memory().ledger.reset_peak();
-        self.memory().pool().reset_peak();
+        let mut pool = self.memory().pool();
+        if let Some(recording) = self.memory().recording().as_mut() {
+            recording.before_reset(&pool);
+        }
+        pool.reset_peak();
     }
 
     /// Limits the total memory that the device allocates; `None` removes the limit. Live
@@ -441,7 +446,10 @@ mod tests {
         let shortage = FailedRequest { requested_bytes: 9_000, owner: "greedy".into(), message: error.to_string() };
         assert_eq!((failure.shortage, failure.time_us), (Some(shortage), 7));
         drop(kept);
+        device.reset_peak();
         let peak = device.peak_snapshot().unwrap();
+        // The peak of memory in a report is that of the ledger.
+        assert_eq!((peak.totals.requested_bytes_peak, device.usage().allocated_bytes_peak), (6_000, 1_000));
         let mut owners: Vec<_> = peak.blocks().filter_map(|block| block.owner.as_deref()).collect();
         owners.sort_unstable();
         assert_eq!(owners, ["early", "kept"]);

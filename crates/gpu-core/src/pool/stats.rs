@@ -51,6 +51,20 @@ pub struct Stats {
 }
 
 impl Stats {
+    /// The counters with the larger peaks of both.
+    pub(crate) fn with_peaks(mut self, other: &Stats) -> Self {
+        for (own, other) in [
+            (&mut self.requested_bytes, other.requested_bytes),
+            (&mut self.allocated_bytes, other.allocated_bytes),
+            (&mut self.reserved_bytes, other.reserved_bytes),
+            (&mut self.inactive_split_bytes, other.inactive_split_bytes),
+            (&mut self.blocks, other.blocks),
+        ] {
+            own.peak = own.peak.max(other.peak);
+        }
+        self
+    }
+
     pub(crate) fn reset_peak(&mut self) {
         for number in [
             &mut self.requested_bytes,

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub use trace::TraceWriter;
 pub use trace_event::{BLOCK_BYTES_MAX, TraceEvent};
 
-use crate::pool::Pool;
+use crate::pool::{Pool, Stats};
 use crate::snapshot::{EventRecorder, FailedRequest, Reason, Snapshot};
 
 /// Current time in microseconds since 1970 UTC.
@@ -39,6 +39,8 @@ pub struct Recording {
     clock: Clock,
     peak: Option<Snapshot>,
     failure: Option<Snapshot>,
+    /// Counters of the pool at its last reset, with their peaks over all resets.
+    before_resets: Stats,
 }
 
 impl fmt::Debug for Recording {
@@ -70,7 +72,7 @@ impl Recording {
             watched.recorder.note(time(), event);
             watched.trace.iter_mut().for_each(|trace| trace.note(event));
         })));
-        Recording { watched, clock, peak: None, failure: None }
+        Recording { watched, clock, peak: None, failure: None, before_resets: Stats::default() }
     }
 
     /// Also writes every allocation, free and step to `out`, beginning with the blocks of `pool`
@@ -88,6 +90,11 @@ impl Recording {
         }
     }
 
+    /// To be called when the peaks of `pool` are about to be reset: those of the recording stay.
+    pub(crate) fn before_reset(&mut self, pool: &Pool) {
+        self.before_resets = pool.stats().with_peaks(&self.before_resets);
+    }
+
     /// To be called when `pool`, or a budget over it, has refused memory.
     pub fn failed(&mut self, pool: &Pool, shortage: FailedRequest) {
         self.failure = Some(Snapshot { shortage: Some(shortage), ..self.snapshot(pool, Reason::Shortage) });
@@ -98,11 +105,12 @@ impl Recording {
         self.snapshot(pool, Reason::Asked)
     }
 
-    /// The pool as it was when most was allocated, to a hundredth, with the course of memory up to
-    /// now.
+    /// The pool as it was when most was allocated, to a hundredth, with the course of memory and
+    /// the peaks of all counters up to now.
     pub fn peak(&mut self, pool: &Pool) -> Snapshot {
         self.before_free(pool);
         let mut peak = self.peak.clone().unwrap_or_else(|| self.now(pool));
+        peak.totals.set_peaks(&pool.stats().with_peaks(&self.before_resets));
         peak.timeline = lock(&self.watched).recorder.timeline().clone();
         peak
     }

@@ -175,16 +175,12 @@ impl PoolTotals {
     pub fn new(pool: &Pool) -> Self {
         let (counts, stats) = (pool.counts(), pool.stats());
         let Stats { requested_bytes, allocated_bytes, reserved_bytes, inactive_split_bytes, .. } = stats;
-        PoolTotals {
+        let mut totals = PoolTotals {
             capacity_bytes: counts.capacity_bytes,
             requested_bytes: requested_bytes.now,
-            requested_bytes_peak: requested_bytes.peak,
             allocated_bytes: allocated_bytes.now,
-            allocated_bytes_peak: allocated_bytes.peak,
             reserved_bytes: reserved_bytes.now,
-            reserved_bytes_peak: reserved_bytes.peak,
             inactive_split_bytes: inactive_split_bytes.now,
-            inactive_split_bytes_peak: inactive_split_bytes.peak,
             free_bytes: counts.free_bytes,
             largest_free_block_bytes: counts.largest_free_block_bytes,
             whole_free_granules_bytes: counts.whole_free_granules_bytes,
@@ -194,7 +190,18 @@ impl PoolTotals {
             stitches_total: stats.stitches_total,
             driver_calls_total: stats.driver_calls_total,
             shortages_total: stats.shortages_total,
-        }
+            ..PoolTotals::default()
+        };
+        totals.set_peaks(&stats);
+        totals
+    }
+
+    /// Takes the peaks of `stats`.
+    pub(crate) fn set_peaks(&mut self, stats: &Stats) {
+        self.requested_bytes_peak = stats.requested_bytes.peak;
+        self.allocated_bytes_peak = stats.allocated_bytes.peak;
+        self.reserved_bytes_peak = stats.reserved_bytes.peak;
+        self.inactive_split_bytes_peak = stats.inactive_split_bytes.peak;
     }
 
     /// 1 − largest free block / free bytes; 0 when nothing is free.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use megabatch_bars::{
-    BarFunctions, Error as BarsError, Overlaps, ReadOptions, Zone, listed as listed_names, named_symbol,
+    BarFunctions, Error as BarsError, Overlaps, ReadOptions, Zone, likely_symbol, listed as listed_names, named_symbol,
     pair_without_ending, wanted_symbol,
 };
 use serde_json::{Value, json};
@@ -269,7 +269,9 @@ fn take_stated_symbol(kept: &mut ExistingSeries, new: &Recipe, stated: &[String]
             listed_names(several)
         ),
     };
-    Err(Error::usage(format!("--symbol {symbol}: {} {told}", out.display())).with_field("key", "symbol"))
+    let meant = likely_symbol(symbol, &symbols).filter(|_| own_among(&symbols, symbol).is_none());
+    let meant = meant.map_or_else(String::new, |own| format!("; did you mean {own}?"));
+    Err(Error::usage(format!("--symbol {symbol}: {} {told}{meant}", out.display())).with_field("key", "symbol"))
 }
 
 /// Takes the stated zone for that of all files, if it is the clock by which those of before were
@@ -299,6 +301,9 @@ fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Res
         })?;
         if let Some(symbol) = found.iter().find(|symbol| !symbols.contains(symbol)) {
             let told_by = if found.len() > 1 { "rows" } else { "name" };
+            let meant = likely_symbol(symbol, &symbols).filter(|_| symbols.len() > 1);
+            let fix =
+                meant.map_or(fix, |own| format!("; if bars of {own} are meant, write this symbol in its {told_by}"));
             return Err(Error::data(format!(
                 "{}: bars of {symbol} by its {told_by}, and {} has {}{fix}; a new symbol needs a scaler of its own: ingest all files anew",
                 path.display(),

@@ -518,7 +518,7 @@ impl ShareCovered {
         ShareCovered { learnt, validated }
     }
 
-    /// The same of a series of so many bars.
+    /// The cover within a series of `bars` bars, which has no more windows.
     fn at_most(self, bars: usize) -> Self {
         let all = Covered { windows: bars, bars };
         self.min(ShareCovered { learnt: all, validated: all })

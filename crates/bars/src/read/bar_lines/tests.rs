@@ -626,7 +626,7 @@ fn adjusted_days_without_a_known_one_are_warned_of() {
 
 // Quoted prices went on with adjusted ones without a word.
 #[test]
-fn quoted_days_after_adjusted_ones_are_warned_of() {
+fn quoted_days_after_adjusted_ones_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("X.csv");
     let options = ReadOptions { base: Some(Timeframe::D1), ..in_zone("UTC") };
@@ -635,18 +635,29 @@ fn quoted_days_after_adjusted_ones_are_warned_of() {
         ["date,open,high,low,close,adj close", "2018-01-08,4,8,2,4,2"],
         ["date,open,high,low,close", "2018-01-08,4,8,2,4"],
     );
-    for (adjusted, options, text, expected) in
-        [("2", &options, without, 1), ("2", &options, with, 0), ("4", &options, without, 0), ("2", &quoted, without, 0)]
-    {
+    for (adjusted, options, text, is_refused) in [
+        ("2", &options, without, true),
+        ("2", &options, with, false),
+        ("4", &options, without, false),
+        ("2", &quoted, without, false),
+    ] {
         let rows = (1..6).map(|day| format!("2018-01-0{day},4,8,2,4,{adjusted}\n"));
         fs::write(&path, format!("{}\n{}", with[0], rows.collect::<String>())).unwrap();
         let summary = read(&[&path], options).unwrap().summary;
         let known = summary.last_bar.open_time;
         let mut lines = BarLines::new(Path::new("live"), options, Timeframe::D1, Some(known)).following(&summary);
-        let bars: usize = text.iter().map(|line| lines.push(line.as_bytes()).unwrap().len()).sum();
-        let warnings = lines.take_warnings();
-        assert_eq!((bars, warnings.len()), (1, expected), "{warnings:?}");
-        assert!(warnings.iter().all(|one| one.contains("the last times 0.5000")), "{warnings:?}");
+        assert_eq!(lines.push(text[0].as_bytes()).unwrap().len(), 0);
+        // A bar that was known before counts as it was.
+        let earlier = text[1].replace("2018-01-08", "2018-01-05");
+        assert_eq!(lines.push(earlier.as_bytes()).unwrap().len(), 0);
+        match lines.push(text[1].as_bytes()) {
+            Ok(bars) => assert_eq!((bars.len(), is_refused), (1, false), "{text:?}"),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(is_refused && error.starts_with("live: line 3: column without a value: "), "{error}");
+                assert!(error.contains("an adjusted close") && error.contains("the last times 0.5000"), "{error}");
+            }
+        }
     }
 }
 

@@ -120,14 +120,15 @@ pub(crate) fn section(plan: &MemoryPlan, memory: &MemoryFacts, metrics: &[Value]
     Section { id: "memory", title: "Memory", body }
 }
 
-/// The planned and the allocated peak, in words. Data outside the pool are no part of its peak.
+/// The planned peak and that of the bytes asked for, in words. The pool's snapshot has the latter
+/// under the same name, without the data outside the pool; allocated bytes are whole blocks there.
 fn totals_text(planned_bytes: usize, peaks: &Peaks) -> String {
     let outside = match peaks.below(DATA_OUTSIDE) {
         0 => String::new(),
         outside => format!(", of which {} are data outside the pool", bytes(outside)),
     };
     let (planned, peak) = (bytes(planned_bytes), bytes(peaks.total));
-    format!("Planned before the run: {planned}. Peak allocated by the session that wrote this page: {peak}{outside}.")
+    format!("Planned before the run: {planned}. Most that the session that wrote this page asked for: {peak}{outside}.")
 }
 
 /// The map of `snapshot` as a file of SVG; none where nothing is mapped.
@@ -140,7 +141,7 @@ fn pictures(snapshot: &Snapshot) -> String {
     let totals = &snapshot.totals;
     let mut html = history::history(snapshot).to_html();
     html.push_str(&paragraph(&format!(
-        "At its peak the pool had reserved {}, of which {} were allocated and {} free. The largest free block had {}: a fragmentation of {}. \
+        "At its peak, to a hundredth, the pool had reserved {}, of which {} were allocated and {} free. The largest free block had {}: a fragmentation of {}. \
          Allocated bytes include the rounding to whole blocks.",
         bytes(totals.reserved_bytes),
         bytes(totals.allocated_bytes),
@@ -188,7 +189,7 @@ fn table(plan: &MemoryPlan, peaks: &Peaks) -> Table {
     let total = vec!["total".to_owned(), bytes(plan.total_bytes), bytes(peaks.total)];
     let available = vec!["available before the run".to_owned(), bytes(plan.available_bytes), String::new()];
     let rows = PARTS.iter().zip(planned).map(row).chain([total, available]);
-    Table::new("Peak memory by purpose", ["", "planned", "allocated"], rows)
+    Table::new("Peak memory by purpose", ["", "planned", "asked for"], rows)
 }
 
 #[cfg(test)]
@@ -220,7 +221,7 @@ mod tests {
     #[test]
     fn data_outside_the_pool_are_told_of() {
         let peaks = || Peaks { scopes: vec![("model".to_owned(), 1_000)], total: 1_000 };
-        let text = "Planned before the run: 2.00 kB. Peak allocated by the session that wrote this page: ";
+        let text = "Planned before the run: 2.00 kB. Most that the session that wrote this page asked for: ";
         assert_eq!(totals_text(2_000, &peaks()), format!("{text}1.00 kB."));
         let with_data = peaks().with_data(500);
         assert_eq!(totals_text(2_000, &with_data), format!("{text}1.50 kB, of which 500 B are data outside the pool."));

@@ -258,6 +258,27 @@ fn series_of_two(stage: &Stage) -> Recipe {
     plain
 }
 
+/// Bars of `BRK-B` were those of a new symbol, without a word of `BRK.B`.
+#[test]
+fn a_symbol_in_another_form_is_refused_with_the_one_that_is_known() {
+    let stage = Stage::new();
+    let plain = Recipe { symbol_pattern: None, ..base(Vec::new()) };
+    let old = ["AAPL.csv", "BRK.B.csv"].map(|name| part(&stage.whole, name, 0..CUT));
+    ingest(&Recipe { bars: old.to_vec(), ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
+    let named = part(&stage.whole, "BRK-B.csv", CUT..rows_in(&stage.whole));
+    let mixed = later_rows(&stage, &["AAPL", "BRK-B"]);
+    for (file, symbol, expected) in [
+        (&named, None, "if bars of BRK.B are meant, write this symbol in its name;"),
+        (&mixed, None, "if bars of BRK.B are meant, write this symbol in its rows;"),
+        (&named, Some("BRK/B".to_owned()), "; did you mean BRK.B?"),
+    ] {
+        let stated = symbol.iter().map(|_| "symbol".to_owned()).collect::<Vec<_>>();
+        let recipe = Recipe { bars: vec![file.clone()], symbol, ..plain.clone() };
+        let refused = append(&recipe, &stated, &stage.out, &Host::silent()).unwrap_err().to_string();
+        assert!(refused.contains(expected) && refused.contains("a new symbol needs a scaler"), "{refused}");
+    }
+}
+
 /// A file with the later rows of each of `symbols`.
 fn later_rows(stage: &Stage, symbols: &[&str]) -> PathBuf {
     let whole = fs::read_to_string(&stage.whole).unwrap();
