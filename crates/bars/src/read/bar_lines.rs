@@ -537,7 +537,9 @@ impl BarLines {
         }
         let stamp = match self.midnight(&row) {
             Some(midnight) => {
-                self.notes.push(remark(&self.name, row.line, row.stamp, midnight));
+                if !row.is_at_stated_midnight() {
+                    self.notes.push(remark(&self.name, row.line, row.stamp, midnight));
+                }
                 midnight
             }
             None => row.stamp,
