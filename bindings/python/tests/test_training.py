@@ -1012,8 +1012,16 @@ class Following(InFolder):
             def tzname(self, _time: datetime.datetime | None) -> str | None:
                 return None
 
+        class LondonByTime(London):
+            """A zone as `tzlocal` of dateutil has it: only a time has a name."""
+
+            def tzname(self, _time: datetime.datetime | None) -> str | None:
+                if _time is None:
+                    raise AttributeError("'NoneType' object has no attribute 'replace'")
+                return "GMT"
+
         time = datetime.datetime(2024, 1, 31, 23, 0)
-        for zone in (zoneinfo.ZoneInfo("Europe/London"), London()):
+        for zone in (zoneinfo.ZoneInfo("Europe/London"), London(), LondonByTime()):
             self.assertEqual(_pushed_bar.time_text(time.replace(tzinfo=zone), None), "2024-01-31T23:00:00+00:00[local]")
         for zone in (datetime.timezone.utc, zoneinfo.ZoneInfo("UTC"), zoneinfo.ZoneInfo("Etc/UTC"), zoneinfo.ZoneInfo("GMT")):
             self.assertEqual(_pushed_bar.time_text(time.replace(tzinfo=zone), None), "2024-01-31T23:00:00Z")

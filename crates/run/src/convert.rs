@@ -7,7 +7,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Instant;
 
-use megabatch_atomic_file::{folder_of, remove_stale, resolve_target};
+use megabatch_atomic_file::{remove_stale, resolve_target};
 use megabatch_chunk_io::{
     Conversion, ConversionProgress, ConversionStage, ConvertOptions, StorageChoice, conversion_bytes, layout_of,
 };
@@ -17,7 +17,7 @@ use crate::adapters::data::refuse_graphs;
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::host::{Host, PATIENCE, Progress, Work};
-use crate::ingest::disk::require_free;
+use crate::ingest::disk::{require_free, target_folder};
 use crate::output;
 use crate::plan::{PlanRequest, plan};
 use crate::text::{ByteSize, bytes, shown};
@@ -121,7 +121,7 @@ pub fn convert(input: &Path, out: &Path, options: &Options, host: &Host<'_>) -> 
     resolve_target(out).iter().for_each(|target| remove_stale(target));
     // A file that cannot be read fails below, with more to say.
     let needed = conversion_bytes(input, out, &options, &scope).unwrap_or_default();
-    require_free(folder_of(out), needed, "the conversion")?;
+    require_free(&target_folder(out), needed, "the conversion")?;
     // What is in the spool is safe at any moment.
     host.cancel.watch(PATIENCE)?;
     let mut progress: Option<Box<dyn Progress>> = None;

@@ -138,7 +138,10 @@ class _Times:
 
 def is_utc(zone: object) -> bool:
     """True for UTC. Clocks of other zones may have its offset for a time, as London's in winter, and dates of their own."""
-    name = zone.tzname(None) if isinstance(zone, datetime.tzinfo) else None
+    name = None
+    # Some zones, such as `tzlocal` of dateutil, have no name without a time.
+    with contextlib.suppress(AttributeError, NotImplementedError, TypeError, ValueError):
+        name = zone.tzname(None) if isinstance(zone, datetime.tzinfo) else None
     return _megabatch.is_utc(name or str(zone))
 
 

@@ -75,8 +75,11 @@ impl Midnights {
 
     /// The last of the midnights.
     fn recent(&self) -> Self {
-        let first = self.ns.len().saturating_sub(RECENT);
-        Midnights { ns: self.ns[first..].to_vec(), ..*self }
+        Midnights { ns: self.recent_ns().to_vec(), ..*self }
+    }
+
+    fn recent_ns(&self) -> &[i64] {
+        &self.ns[self.ns.len().saturating_sub(RECENT)..]
     }
 
     /// The midnight with which the day of a row begins that carries a time of day; `None` for
@@ -103,15 +106,19 @@ impl Midnights {
     }
 
     /// The midnight with which the day of `row` begins, if it carries a time of day; `None` for
-    /// others. Beside dates, the offset that the row states tells its day, and beside midnights of
-    /// an exchange, where its clock has these midnights. A row in UTC without an offset is of its
-    /// day in UTC, beside dates, where no zone is known.
+    /// others. Beside dates, the offset that the row states tells its day, at midnight as well, and
+    /// beside midnights of an exchange, where its clock has these midnights. A row in UTC without an
+    /// offset is of its day in UTC, beside dates, where no zone is known.
     pub(crate) fn before_row(&self, row: &BarRow, zone: Option<&Zone>) -> Option<RowTime> {
         let [_, commonest, _] = self.times_of_day;
         let are_dates = !self.are_utc && commonest == 0;
         let utc = Zone::utc();
         let zone = zone.or((are_dates && row.east_ns.is_none()).then_some(&utc));
-        let stated = if are_dates { row.stated_day() } else { self.stated_midnight(row) };
+        let stated = match are_dates {
+            true if row.is_at_stated_midnight() => row.stated_day().filter(|_| self.is_ahead_of_dates(row)),
+            true => row.stated_day(),
+            false => self.stated_midnight(row),
+        };
         stated.or_else(|| self.before(row.stamp, zone))
     }
 
@@ -124,10 +131,18 @@ impl Midnights {
         (self.are_utc && is_one(midnight) && !is_one(row.stamp.ns())).then_some(RowTime::Utc(midnight))
     }
 
+    /// True for a midnight that may be of the day before on other clocks, beside dates of sessions.
+    /// Those of a clock behind UTC are of their date in UTC, too, and end later than a day that
+    /// begins with it.
+    fn is_ahead_of_dates(&self, midnight: &BarRow) -> bool {
+        midnight.east_ns >= Some(0) && self.are_dates_of_weekdays()
+    }
+
     /// True for dates of a market that rests at weekends.
     fn are_dates_of_weekdays(&self) -> bool {
-        let are_dates = !self.are_utc && self.ns.iter().all(|&ns| time_of_day(ns) == 0);
-        are_dates && SessionDays::told_by(self.ns.iter().copied()) == SessionDays::SameDay
+        let recent = self.recent_ns();
+        let are_dates = !self.are_utc && recent.iter().all(|&ns| time_of_day(ns) == 0);
+        are_dates && SessionDays::told_by(recent.iter().copied()) == SessionDays::SameDay
     }
 
     /// True if these are times of UTC's midnight at which days may end, such as 19:00 in New York:
@@ -161,9 +176,11 @@ impl Midnights {
         let mut count: u64 = 0;
         rows.update(|row| {
             let Some(midnight) = self.before_row(row, zone) else { return };
-            count += 1;
-            if moved.len() < ROWS_TOLD {
-                moved.push(remark(path, row.line, row.stamp, midnight));
+            if !row.is_at_stated_midnight() {
+                count += 1;
+                if moved.len() < ROWS_TOLD {
+                    moved.push(remark(path, row.line, row.stamp, midnight));
+                }
             }
             row.stamp = midnight;
         })?;
@@ -363,20 +380,27 @@ mod tests {
         let stated = |stamp: RowTime| BarRow { east_ns: Some(-5 * HOUR_NS), ..BarRow::flat(stamp, 1.0, 1) };
         assert_eq!(own.before_row(&stated(evening), None), Some(RowTime::Wall(21 * DAY_NS)));
         assert_eq!(own.before_row(&stated(RowTime::Utc(21 * DAY_NS + 5 * HOUR_NS)), None), None);
-        // 20:30 in UTC and the midnight of Tokyo, and that of Nepal, which states its offset.
+        // 20:30 in UTC and the midnight of Tokyo.
         let in_utc = |stamp: RowTime| BarRow::flat(stamp, 1.0, 1);
         assert_eq!(own.before_row(&in_utc(live), None), Some(RowTime::Wall(21 * DAY_NS)));
         assert_eq!(own.before_row(&in_utc(tokyo), None), None);
         // London's clock in winter, on which no other exchange has its midnight.
         let london = |hour: i64| BarRow { east_ns: Some(0), ..in_utc(RowTime::Utc(21 * DAY_NS + hour * HOUR_NS)) };
         for zone in [None, Some(&utc)] {
-            for hour in [16, 23] {
+            for hour in [0, 16, 23] {
                 assert_eq!(own.before_row(&london(hour), zone), Some(RowTime::Wall(21 * DAY_NS)), "{hour}");
             }
-            assert_eq!(own.before_row(&london(0), zone), None);
         }
-        let east_ns = 5 * HOUR_NS + 45 * MINUTE_NS;
-        let nepal = BarRow { east_ns: Some(east_ns), ..in_utc(RowTime::Utc(21 * DAY_NS - east_ns)) };
-        assert_eq!(own.before_row(&nepal, None), None);
+        // Midnights of Nepal, and of Adelaide in both seasons, when New York opens.
+        for east_ns in [5 * HOUR_NS + 45 * MINUTE_NS, 9 * HOUR_NS + 30 * MINUTE_NS, 10 * HOUR_NS + 30 * MINUTE_NS] {
+            let midnight = BarRow { east_ns: Some(east_ns), ..in_utc(RowTime::Utc(21 * DAY_NS - east_ns)) };
+            for zone in [None, Some(&utc), Some(&new_york)] {
+                assert_eq!(own.before_row(&midnight, zone), Some(RowTime::Wall(21 * DAY_NS)), "{east_ns}");
+            }
+        }
+        // Days of a coin are no sessions.
+        let coin: Vec<RowTime> = (0..30).map(|day| RowTime::Wall(day * DAY_NS)).collect();
+        let midnight = BarRow { east_ns: Some(9 * HOUR_NS), ..in_utc(tokyo) };
+        assert_eq!(midnights(&coin).unwrap().before_row(&midnight, None), None);
     }
 }

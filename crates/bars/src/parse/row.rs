@@ -171,11 +171,14 @@ impl BarRow {
         self.east_ns.map(|east_ns| ns + east_ns)
     }
 
-    /// The date of a row with a time of day, on the clock whose offset it states.
+    /// The row's date on the clock whose offset it states.
     pub(crate) fn stated_day(&self) -> Option<RowTime> {
-        let time = self.stated_time()?;
-        let time_of_day = time.rem_euclid(DAY_NS);
-        (time_of_day != 0).then_some(RowTime::Wall(time - time_of_day))
+        self.stated_time().map(|time| RowTime::Wall(time - time.rem_euclid(DAY_NS)))
+    }
+
+    /// True for a row at midnight on the clock whose offset it states.
+    pub(crate) fn is_at_stated_midnight(&self) -> bool {
+        self.stated_time().is_some_and(|time| time % DAY_NS == 0)
     }
 
     /// True if both have the same values.

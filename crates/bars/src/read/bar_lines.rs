@@ -98,8 +98,8 @@ pub struct BarLines {
     has_times_of_day: bool,
     /// Time of the rows whose times are dates alone, before one has a time of day.
     date: Option<RowTime>,
-    /// Lines of these rows that are bars once a row has a time of day.
-    date_lines: Vec<(u64, Vec<u8>)>,
+    /// Bars of these rows, which wait for a row with a time of day, and their lines.
+    waiting: Vec<(u64, Bar)>,
     ledger: RowLedger,
     complaints: Vec<String>,
     notes: Vec<String>,
@@ -148,7 +148,7 @@ impl BarLines {
             field_count: 0,
             has_times_of_day: false,
             date: None,
-            date_lines: Vec::new(),
+            waiting: Vec::new(),
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
             notes: Vec::new(),
@@ -240,7 +240,7 @@ impl BarLines {
     /// [`Error::UnknownFormat`]; [`Error::BadRow`] for a header and a part of a row;
     /// [`Error::LongerBars`].
     pub fn finish(&self) -> Result<()> {
-        if let Some((line, _)) = self.date_lines.first() {
+        if let Some((line, _)) = self.waiting.first().filter(|_| !self.has_times_of_day) {
             return Err(Error::dates_alone(&self.name, *line, self.base));
         }
         match self.detect() {
@@ -339,38 +339,18 @@ impl BarLines {
         Ok(bars)
     }
 
-    /// The bars of one line. Among bars that are shorter than a day, a date alone is a midnight
-    /// behind a row with a time of day, and where its bar was known before or is the next one.
-    /// Others wait for a row with a time of day.
+    /// The bars of one line. Among bars that are shorter than a day, that of a date alone waits for
+    /// a row with a time of day, unless it is the next one behind those that were known before.
     fn rows(&mut self, format: &RowFormat, line: u64, text: &[u8]) -> Result<Vec<Bar>> {
-        let mut bars = Vec::new();
-        if !self.has_times_of_day && self.base < Timeframe::D1 {
-            let fields = RowFields::split(text, format.delimiter);
-            if let Ok(row) = BarRow::parse(&fields, format, line) {
-                self.has_times_of_day = !fields.is_date_alone(&format.columns, format.style);
-                if self.has_times_of_day {
-                    for (line, text) in std::mem::take(&mut self.date_lines) {
-                        bars.extend(self.row(format, line, &text)?);
-                    }
-                } else if *self.date.get_or_insert(row.stamp) != row.stamp {
-                    return Err(Error::dates_alone(&self.name, line, self.base));
-                } else if !self.goes_on(&row) {
-                    self.date_lines.push((line, text.to_vec()));
-                    return Ok(bars);
-                }
-            }
-        }
-        bars.extend(self.row(format, line, text)?);
-        Ok(bars)
-    }
-
-    /// True for a row whose bar was known before, or is the next one.
-    fn goes_on(&self, row: &BarRow) -> bool {
+        let bar = self.row(format, line, text)?;
         let next = self.known_until.map(|known_until| known_until + self.base.duration_ns());
-        match (self.clock.open_time(row, self.reached), next) {
-            (Ok(Ok(open_time)), Some(next)) => open_time <= next,
-            _ => false,
+        let goes_on = |bar: &Bar| next.is_some_and(|next| bar.open_time <= next);
+        if self.has_times_of_day || self.base >= Timeframe::D1 || bar.as_ref().is_some_and(goes_on) {
+            let waiting = std::mem::take(&mut self.waiting);
+            return Ok(waiting.into_iter().map(|(_, bar)| bar).chain(bar).collect());
         }
+        self.waiting.extend(bar.map(|bar| (line, bar)));
+        Ok(Vec::new())
     }
 
     /// The bar of one line; `None` if it has none or it was known before.
@@ -438,6 +418,7 @@ impl BarLines {
         let row = row.map(|row| self.on_its_day(row));
         if let Ok(row) = &row {
             self.field_count = fields.len();
+            self.check_time_of_day(row, &fields, format)?;
             self.check_open_close(row, format)?;
         }
         let have_volume = self.has_volume || self.had_volume;
@@ -481,6 +462,17 @@ impl BarLines {
             return Ok(());
         }
         self.open_close.check(&self.name, format)
+    }
+
+    /// Refuses dates alone of two days among bars that are shorter than a day. Behind a row with a
+    /// time of day a date is a midnight.
+    fn check_time_of_day(&mut self, row: &BarRow, fields: &RowFields<'_>, format: &RowFormat) -> Result<()> {
+        self.has_times_of_day |= !fields.is_date_alone(&format.columns, format.style);
+        let is_midnight = self.has_times_of_day || self.base >= Timeframe::D1;
+        match is_midnight || *self.date.get_or_insert(row.stamp) == row.stamp {
+            true => Ok(()),
+            false => Err(Error::dates_alone(&self.name, row.line, self.base)),
+        }
     }
 
     /// Refuses bars that are evidently of another timeframe, as long as no two were as far apart as
@@ -542,7 +534,9 @@ impl BarLines {
         }
         let stamp = match self.midnight(&row) {
             Some(midnight) => {
-                self.notes.push(remark(&self.name, row.line, row.stamp, midnight));
+                if !row.is_at_stated_midnight() {
+                    self.notes.push(remark(&self.name, row.line, row.stamp, midnight));
+                }
                 midnight
             }
             None => row.stamp,

@@ -489,7 +489,7 @@ fn a_row_that_states_its_offset_is_of_its_date_beside_dates() {
 }
 
 /// Three closes at 19:00 in New York, which is midnight in UTC, were a day late beside dates, and
-/// so were closes at 16:00 in London in winter.
+/// so were closes at 16:00 in London in winter. Midnights of Nepal and Adelaide were a day early.
 #[test]
 fn closes_are_of_their_dates_beside_files_of_dates() {
     let rows = |places: Range<usize>, time: &str| -> String {
@@ -504,7 +504,9 @@ fn closes_are_of_their_dates_beside_files_of_dates() {
             read_texts(&[("a.csv", dates.as_str()), ("b.csv", later.as_str())], &stated).unwrap().bars.open_time
         };
         let expected = opens("");
-        for time in [" 19:00:00-05:00", " 16:00:00+00:00[local]", " 23:00:00Z[Europe/London]"] {
+        let closes = [" 19:00:00-05:00", " 16:00:00+00:00[local]", " 23:00:00Z[Europe/London]"];
+        let midnights = [" 00:00:00+05:45", " 00:00:00+09:30"];
+        for time in closes.into_iter().chain(midnights) {
             assert_eq!(opens(time), expected, "{count} {time}");
         }
     }

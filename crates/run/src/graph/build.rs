@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::time::Instant;
 
-use megabatch_atomic_file::folder_of;
 use megabatch_graph_cache::build::Rewired;
 use megabatch_graph_cache::{Builder, CollectionChange, Error, GraphFile, build_cached};
 use serde_json::{Value, json};
@@ -15,6 +14,7 @@ use super::source::with_source;
 use crate::command_report::CommandReport;
 use crate::error::Result;
 use crate::host::Host;
+use crate::ingest::disk::target_folder;
 
 /// Builds graphs into a file, unless it holds them already.
 ///
@@ -48,7 +48,7 @@ fn build_source(request: &BuildRequest, source: Source<'_>, host: &Host<'_>) -> 
 fn build_file(request: &BuildRequest, out: &Path, source: Source<'_>, host: &Host<'_>) -> Result<CommandReport> {
     let start = Instant::now();
     let changes = changes(out, source.builder)?;
-    let (file, wrote) = with_progress(request, source.builder, folder_of(out), host, &mut |options, progress| {
+    let (file, wrote) = with_progress(request, source.builder, &target_folder(out), host, &mut |options, progress| {
         build_cached(out, source.builder, options, progress)
     })?;
     let seconds = start.elapsed().as_secs_f64();

@@ -1,6 +1,8 @@
 //! Free disk space, checked before work.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use megabatch_atomic_file::{folder_of, resolve_target};
 
 use crate::error::{Error, Result};
 use crate::text::bytes;
@@ -18,6 +20,12 @@ pub(crate) fn require_free(folder: &Path, needed: u64, purpose: &str) -> Result<
         bytes(needed as usize),
         bytes(free as usize)
     )))
+}
+
+/// The folder that takes a file written to `out`: where a link leads, which may be another disk.
+pub(crate) fn target_folder(out: &Path) -> PathBuf {
+    let target = resolve_target(out);
+    folder_of(target.as_deref().unwrap_or(out)).to_owned()
 }
 
 /// Share of `instruments` that are worked on at once, a thread each.
@@ -47,5 +55,18 @@ mod tests {
         let error = require_free(folder.path(), u64::MAX, "the series").unwrap_err();
         assert_eq!(error.kind(), crate::Kind::Capacity);
         assert!(error.to_string().contains("the series takes about"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_leads_to_the_folder_that_takes_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let elsewhere = folder.path().canonicalize().unwrap().join("elsewhere");
+        std::fs::create_dir(&elsewhere).unwrap();
+        std::fs::write(elsewhere.join("a.h5"), "").unwrap();
+        std::os::unix::fs::symlink(elsewhere.join("a.h5"), folder.path().join("a.h5")).unwrap();
+        assert_eq!(target_folder(&folder.path().join("a.h5")), elsewhere);
+        assert_eq!(target_folder(&folder.path().join("b.h5")), folder.path());
+        assert_eq!(target_folder(Path::new("b.h5")), Path::new("."));
     }
 }

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::command_report::CommandReport;
 use crate::error::{Error, Result};
 use crate::ingest::Windows;
-use crate::ingest::disk::require_free;
+use crate::ingest::disk::{require_free, target_folder};
 use crate::output;
 use crate::setup::free_memory_bytes;
 use crate::text::{bytes, shown};
@@ -131,7 +131,7 @@ const DAY_BYTES: u64 = 50_000;
 pub fn make_bars(out: &Path, days: u32, seed: u64) -> Result<CommandReport> {
     require_days(days)?;
     output::check(out, &[])?;
-    require_free(atomic_file::folder_of(out), u64::from(days) * DAY_BYTES, "the file of bars")?;
+    require_free(&target_folder(out), u64::from(days) * DAY_BYTES, "the file of bars")?;
     let failed = |action| move |source| atomic_file::WriteError { path: out.to_owned(), action, source };
     let new = NewFile::create(out).map_err(failed("make a file beside it"))?;
     let mut csv = BufWriter::with_capacity(1 << 20, new.file());
@@ -175,7 +175,7 @@ pub fn make_samples(out: &Path, options: &SampleOptions) -> Result<CommandReport
         // Random numbers have little in them that can be compressed.
         Filter::Gzip | Filter::Lzf => stored_bytes / 2,
     };
-    require_free(atomic_file::folder_of(out), needed, "the file of samples")?;
+    require_free(&target_folder(out), needed, "the file of samples")?;
     let storage = WriteOptions { storage: storage(options) };
     match options.layout {
         Layout::Windows => samples::write_windows_file(out, &spec, &storage)?,

@@ -516,6 +516,19 @@ fn a_date_alone_is_no_bar_of_minutes() {
     assert_eq!(opens(&minutes, Some(known + DAY_NS)), [1, 2]);
     assert_eq!(opens(days, Some(known + DAY_NS - MINUTE_NS)), [0]);
     assert!(opens(days, Some(known + DAY_NS)).is_empty());
+    // A fault of the next row leaves the midnight, and that of a midnight the next row.
+    let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None);
+    let mut found = Vec::new();
+    for line in [days.trim_end(), "2018-01-02 00:01,1,1,2,2", "2018-01-02 00:02,1,2,1,2"] {
+        let bars = line.lines().flat_map(|line| lines.push(line.as_bytes()).unwrap_or_default());
+        found.push(bars.map(|bar| (bar.open_time - known - DAY_NS) / MINUTE_NS).collect::<Vec<_>>());
+    }
+    assert_eq!(found, [vec![], vec![], vec![0, 2]]);
+    let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None);
+    lines.push(b"date,open,high,low,close").unwrap();
+    lines.push(b"2018-01-02,1,1,2,2").unwrap_err();
+    assert_eq!(lines.push(b"2018-01-02 00:01,1,2,1,2").unwrap().len(), 1);
+    lines.finish().unwrap();
     // Some programs leave out the time of day of a midnight.
     let midnight = "time,open,high,low,close\n2018-01-01 23:59,1,2,1,2\n2018-01-02,1,2,1,2\n";
     assert_eq!(streamed(midnight, &in_zone("UTC"), None).unwrap().0.len(), 2);
