@@ -1,9 +1,11 @@
-//! The memory that a run takes of a GPU, counted by those who take it, from shapes and before
-//! anything is taken.
+//! The memory that a run takes of a GPU, from shapes and before anything is taken: those who take
+//! it do so on a device that books and has none.
 //!
 //! Buffers that a prediction uses too grow to the largest batch, those of the backward pass to the
 //! largest that is trained on.
 
+use megabatch_gpu_core::{Device, Scope};
+use megabatch_nn::Result;
 use megabatch_nn::memory::{LargestBatch, PlannedTensor, StepPhase};
 use megabatch_nn::model::Model;
 
@@ -20,6 +22,8 @@ pub(super) struct MemoryEstimate<'a> {
     /// Steps of the windows of each timeframe.
     rows: Vec<usize>,
     rows_learnt: Vec<usize>,
+    /// Scope of a run on a device for plans.
+    scope: Scope,
     tensors: Vec<PlannedTensor>,
     /// Bytes of each array that a batch brings to a prediction.
     upload: Vec<usize>,
@@ -46,13 +50,29 @@ impl<'a> MemoryEstimate<'a> {
         learnt: &'a LargestBatch,
     ) -> Self {
         let (rows, rows_learnt) = (batch.rows(), learnt.rows());
+        let (scope, tensors) = (Device::planning().scope("gpu"), Vec::new());
         let (upload, upload_learnt) = (Vec::new(), Vec::new());
-        MemoryEstimate { model, config, batch, learnt, rows, rows_learnt, tensors: Vec::new(), upload, upload_learnt }
+        MemoryEstimate { model, config, batch, learnt, rows, rows_learnt, scope, tensors, upload, upload_learnt }
     }
 
     /// The most steps of the windows of each timeframe.
     pub(super) fn rows(&self) -> MostRows<'_> {
         MostRows { all: &self.rows, learnt: &self.rows_learnt }
+    }
+
+    /// Counts what `take` takes of a device for what is called `name`, and returns what it made.
+    pub(super) fn book<R>(
+        &mut self,
+        part: &'static str,
+        name: impl Into<String>,
+        used_in: &[StepPhase],
+        take: impl FnOnce(&Scope) -> Result<R>,
+    ) -> R {
+        let booked_bytes = |scope: &Scope| scope.device().usage().allocated_bytes;
+        let before = booked_bytes(&self.scope);
+        let made = take(&self.scope).expect("a device for plans has room for everything");
+        self.put(part, name, booked_bytes(&self.scope) - before, used_in);
+        made
     }
 
     /// Counts `bytes` for what is called `name`.

@@ -44,6 +44,11 @@ impl Scratch {
         words::<T>(len) * size_of::<f64>()
     }
 
+    /// Takes memory for operations that ask for so many numbers of `T` at most.
+    pub(crate) fn reserve<T: Pod>(&mut self, len: usize) -> Result<()> {
+        ensure_capacity(&mut self.words, words::<T>(len))
+    }
+
     /// Panics if the memory is of another device.
     pub(super) fn assert_beside(&self, device: &Device) {
         device.assert_beside(self.words.scope().device());
@@ -53,7 +58,7 @@ impl Scratch {
     /// the launches that it submits before anybody asks again: the memory's next use comes later on
     /// the default stream.
     pub(super) fn address_of<T: Pod>(&mut self, len: usize) -> Result<u64> {
-        ensure_capacity(&mut self.words, words::<T>(len))?;
+        self.reserve::<T>(len)?;
         Ok(self.words.address())
     }
 
