@@ -19,9 +19,8 @@ pub(super) struct MemoryEstimate<'a> {
     pub(super) batch: &'a LargestBatch,
     /// The most that a batch brings that is trained on.
     pub(super) learnt: &'a LargestBatch,
-    /// Steps of the windows of each timeframe.
-    rows: Vec<usize>,
-    rows_learnt: Vec<usize>,
+    /// The most steps of the windows of each timeframe.
+    pub(super) rows: MostRows<'a>,
     /// Scope of a run on a device for plans.
     scope: Scope,
     tensors: Vec<PlannedTensor>,
@@ -42,22 +41,17 @@ pub(super) struct MostRows<'a> {
 
 impl<'a> MemoryEstimate<'a> {
     /// Nothing so far of a run with `config`, of which `batch` is the most that one brings, and
-    /// `learnt` the most that one brings that is trained on.
+    /// `learnt` the most that one brings that is trained on. Their windows have `rows` steps.
     pub(super) fn new(
         model: &'a Model,
         config: &'a ComputeConfig,
         batch: &'a LargestBatch,
         learnt: &'a LargestBatch,
+        rows: MostRows<'a>,
     ) -> Self {
-        let (rows, rows_learnt) = (batch.rows(), learnt.rows());
         let (scope, tensors) = (Device::planning().scope("gpu"), Vec::new());
         let (upload, upload_learnt) = (Vec::new(), Vec::new());
-        MemoryEstimate { model, config, batch, learnt, rows, rows_learnt, scope, tensors, upload, upload_learnt }
-    }
-
-    /// The most steps of the windows of each timeframe.
-    pub(super) fn rows(&self) -> MostRows<'_> {
-        MostRows { all: &self.rows, learnt: &self.rows_learnt }
+        MemoryEstimate { model, config, batch, learnt, rows, scope, tensors, upload, upload_learnt }
     }
 
     /// Counts what `take` takes of a device for what is called `name`, and returns what it made.

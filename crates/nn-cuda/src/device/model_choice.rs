@@ -11,7 +11,7 @@ use super::bucketing::bucket_largest;
 use super::device_model::DeviceModel;
 use super::graphs::{self, GraphModel};
 use super::lstm_model::{self, LstmModel};
-use super::memory_estimate::MemoryEstimate;
+use super::memory_estimate::{MemoryEstimate, MostRows};
 use super::weights::Resident;
 use crate::ComputeConfig;
 use crate::tuning::Tuner;
@@ -37,7 +37,9 @@ pub(super) fn device_model(
 pub fn tensors(model: &Model, config: &ComputeConfig, batch: &LargestBatch) -> Vec<PlannedTensor> {
     let batch = &*bucket_largest(model, config, batch);
     let learnt = batch.learnt();
-    let mut estimate = MemoryEstimate::new(model, config, batch, &learnt);
+    let (rows, rows_learnt) = (batch.rows(), learnt.rows());
+    let rows = MostRows { all: &rows, learnt: &rows_learnt };
+    let mut estimate = MemoryEstimate::new(model, config, batch, &learnt, rows);
     Resident::estimate(&mut estimate);
     match config.precision {
         _ if model.config().is_over_graphs() => graphs::estimate(&mut estimate),

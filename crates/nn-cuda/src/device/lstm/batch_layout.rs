@@ -106,7 +106,7 @@ impl<T: Operand> Lstms<T> {
         let rows = self.over_bars.rows();
         self.d_outputs.iter_mut().try_for_each(|d_outputs| ensure_capacity(d_outputs, rows * self.hidden))?;
         let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
-        ensure_capacity(&mut self.shared.per_bar_gates, most * GATES * self.hidden)?;
+        self.shared.ensure_gradient_capacity(most, self.hidden)?;
         self.layers.iter_mut().try_for_each(|layer| layer.cells.ensure_gradient_capacity())?;
         self.back.ensure_capacity(&self.over_bars)
     }

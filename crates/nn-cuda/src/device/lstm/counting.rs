@@ -9,9 +9,7 @@ use crate::device::cell::{Cells, Shared, inputs};
 use crate::device::inter_layer::InterLayer;
 use crate::device::memory_estimate::{MemoryEstimate, MostRows};
 use crate::device::top::Top;
-use crate::ops::{
-    GATES, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrentWeights, States, TileWindows, WorkList,
-};
+use crate::ops::{GATES, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, TileWindows, WorkList};
 use crate::tuning::Tuning;
 
 impl<T: Operand> Lstms<T> {
@@ -25,7 +23,7 @@ impl<T: Operand> Lstms<T> {
         (0..layers).for_each(|l| LstmLayer::<T>::estimate(estimate, l));
         let parts = (0..layers).map(|l| LstmLayer::<T>::partial_sums_len(estimate, l)).max().unwrap_or(0);
         Shared::estimate(estimate, parts, learnt.bars.iter().copied().max().unwrap_or(0));
-        let top_bytes = Top::bytes(model, Self::vectors(estimate), estimate.rows());
+        let top_bytes = Top::bytes(model, Self::vectors(estimate), estimate.rows);
         estimate.put("activations", "what is read of windows", top_bytes, BOTH);
         Self::tally_all_layers(estimate);
         Self::tally_lists(estimate);
@@ -34,9 +32,9 @@ impl<T: Operand> Lstms<T> {
 
     /// The most vectors of each timeframe that samples read: one a window, or one for each step of
     /// a run's.
-    fn vectors<'a>(estimate: &'a MemoryEstimate<'_>) -> MostRows<'a> {
+    fn vectors<'a>(estimate: &MemoryEstimate<'a>) -> MostRows<'a> {
         match estimate.config.runs {
-            Some(_) => estimate.rows(),
+            Some(_) => estimate.rows,
             None => MostRows { all: &estimate.batch.windows, learnt: &estimate.learnt.windows },
         }
     }
@@ -44,7 +42,7 @@ impl<T: Operand> Lstms<T> {
     /// Memory that exists once for all layers.
     fn tally_all_layers(estimate: &mut MemoryEstimate<'_>) {
         let (config, batch, learnt) = (estimate.model.config(), estimate.batch, estimate.learnt);
-        let MostRows { all, learnt: rows_learnt } = estimate.rows();
+        let MostRows { all, learnt: rows_learnt } = estimate.rows;
         let (rows, rows_learnt) = (all.iter().sum::<usize>(), rows_learnt.iter().sum::<usize>());
         // Windows that are stored share nothing, and of series they may.
         let widths = inputs(estimate.model, 0);
@@ -53,9 +51,12 @@ impl<T: Operand> Lstms<T> {
         let projected = if config.layers > 1 { bars.max(rows) } else { bars };
         let projected = projected * GATES * config.hidden * size_of::<f32>();
         estimate.put("activations", "projected inputs", projected, BOTH);
-        let back = Gradients::<T>::bytes(rows_learnt, learnt.windows.iter().sum(), config.hidden);
-        let back = back + Gradients::<T>::scratch_bytes_on_gpu(&learnt.windows, config.hidden);
-        estimate.put("activations", "gradients of states and gates", back, BACKWARD);
+        estimate.book("activations", "gradients of states and gates", BACKWARD, |scope| {
+            let mut back = Gradients::<T>::zeros(scope, &WorkList::empty(scope, config.hidden)?)?;
+            back.reserve(rows_learnt, learnt.windows.iter().sum(), config.hidden)?;
+            back.reserve_scratch(&learnt.windows, config.hidden)?;
+            Ok(back)
+        });
         let are_read = all_are_read(estimate.model, estimate.config.runs);
         let d_outputs = if are_read { rows_learnt * config.hidden * size_of::<f32>() } else { 0 };
         estimate.put("activations", "gradients of outputs", d_outputs, BACKWARD);
@@ -86,39 +87,47 @@ impl<T: Operand> Lstms<T> {
 impl<T: Operand> LstmLayer<T> {
     /// Counts layer `l`.
     fn estimate(estimate: &mut MemoryEstimate<'_>, l: usize) {
-        let (model, batch) = (estimate.model, estimate.batch);
-        let (config, drops) = (model.config(), estimate.config.drops_between_layers);
-        let [weights, gradients] = Cells::<T>::bytes(model, l);
-        let input_bytes = if l == 0 { InputWeights::<T>::bytes_on_gpu(config.hidden, &inputs(model, 0)) } else { 0 };
-        let weights =
-            weights + input_bytes + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.recurrent_layers().len());
-        estimate.put("parameters", format!("layer {l} in the order of operations"), weights, BOTH);
-        estimate.put("gradients", format!("layer {l} in the order of operations"), gradients, BACKWARD);
-        let rows_and_windows = [estimate.rows().all.iter().sum(), batch.windows.iter().sum()];
-        let may_differ = estimate.config.autotune == Tuning::Fast;
-        let hidden_states = States::<T>::hidden_bytes(rows_and_windows, config.hidden);
-        let cells_and_gates = States::<T>::cell_and_gate_bytes(rows_and_windows, config.hidden);
-        let (is_top, is_checkpointed) = (l + 1 == config.layers, estimate.config.gradient_checkpointing);
-        if is_checkpointed {
-            estimate.put("activations", format!("layer {l}: hidden states"), hidden_states, BOTH);
-        } else {
-            estimate.put("activations", format!("layer {l}: states and gates"), hidden_states + cells_and_gates, BOTH);
-        }
+        let (model, compute, windows) = (estimate.model, estimate.config, &estimate.batch.windows);
+        let (config, name) = (model.config(), format!("layer {l} in the order of operations"));
+        let (mut layer, _) = estimate.book("parameters", &name, BOTH, |scope| {
+            let list = WorkList::empty(scope, config.hidden)?;
+            let layer = LstmLayer::<T>::new(scope, model, l, &list, compute.arithmetic)?;
+            let input = match l {
+                0 => InputWeights::<T>::where_possible(scope, config.hidden, &inputs(model, 0))?,
+                _ => None,
+            };
+            Ok((layer, input))
+        });
+        estimate.book("gradients", &name, BACKWARD, |_| layer.cells.ensure_gradient_capacity());
+        let rows_and_windows: [usize; 2] = [estimate.rows.all.iter().sum(), windows.iter().sum()];
+        let (is_top, is_checkpointed) = (l + 1 == config.layers, compute.gradient_checkpointing);
+        let held = if is_checkpointed { "hidden states" } else { "states and gates" };
+        estimate.book("activations", format!("layer {l}: {held}"), BOTH, |_| {
+            layer.states.reserve_hidden(rows_and_windows, config.hidden)?;
+            if is_checkpointed {
+                return Ok(());
+            }
+            layer.states.reserve_cells_and_gates(rows_and_windows, config.hidden)
+        });
         if is_checkpointed && is_top {
-            estimate.put("activations", "cell states and gates of one layer", cells_and_gates, BOTH);
+            estimate.book("activations", "cell states and gates of one layer", BOTH, |_| {
+                layer.states.reserve_cells_and_gates(rows_and_windows, config.hidden)
+            });
         }
-        let between_launches = States::<T>::scratch_bytes_on_gpu(&batch.windows, config.hidden, may_differ);
         let launched_in = if is_checkpointed && !is_top { BOTH } else { FORWARD };
-        estimate.put("activations", format!("layer {l}: between launches"), between_launches, launched_in);
+        let may_differ = compute.autotune == Tuning::Fast;
+        estimate.book("activations", format!("layer {l}: between launches"), launched_in, |_| {
+            layer.states.reserve_scratch(windows, config.hidden, may_differ)
+        });
         if !is_top {
-            let changed = InterLayer::<T>::bytes(model, estimate.rows(), drops);
+            let changed = InterLayer::<T>::bytes(model, estimate.rows, compute.drops_between_layers);
             estimate.put("activations", format!("layer {l}: outputs for the next"), changed, BOTH);
         }
     }
 
     /// Scratch length of the cells of layer `l` between launches.
     fn partial_sums_len(estimate: &MemoryEstimate<'_>, l: usize) -> usize {
-        let (config, rows) = (estimate.model.config(), estimate.rows());
+        let (config, rows) = (estimate.model.config(), estimate.rows);
         let read = match l {
             0 => MostRows { all: &estimate.batch.bars, learnt: &estimate.learnt.bars },
             _ => rows,
