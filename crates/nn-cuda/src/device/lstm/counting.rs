@@ -6,7 +6,6 @@ use super::{LstmLayer, Lstms, all_are_read};
 use crate::device::bars::Bars;
 use crate::device::carried::Carried;
 use crate::device::cell::{Cells, Shared, inputs};
-use crate::device::inter_layer::InterLayer;
 use crate::device::memory_estimate::{MemoryEstimate, MostRows};
 use crate::device::top::Top;
 use crate::ops::{GATES, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, TileWindows, WorkList};
@@ -23,8 +22,12 @@ impl<T: Operand> Lstms<T> {
         (0..layers).for_each(|l| LstmLayer::<T>::estimate(estimate, l));
         let parts = (0..layers).map(|l| LstmLayer::<T>::partial_sums_len(estimate, l)).max().unwrap_or(0);
         Shared::estimate(estimate, parts, learnt.bars.iter().copied().max().unwrap_or(0));
-        let top_bytes = Top::bytes(model, Self::vectors(estimate), estimate.rows);
-        estimate.put("activations", "what is read of windows", top_bytes, BOTH);
+        let (arithmetic, vectors, rows) = (estimate.config.arithmetic, Self::vectors(estimate), estimate.rows);
+        estimate.book("activations", "what is read of windows", BOTH, |scope| {
+            let mut top = Top::new(scope, model, arithmetic)?;
+            top.reserve(vectors, rows, model.config().hidden)?;
+            Ok(top)
+        });
         Self::tally_all_layers(estimate);
         Self::tally_lists(estimate);
         Carried::estimate(estimate);
@@ -119,9 +122,11 @@ impl<T: Operand> LstmLayer<T> {
         estimate.book("activations", format!("layer {l}: between launches"), launched_in, |_| {
             layer.states.reserve_scratch(windows, config.hidden, may_differ)
         });
-        if !is_top {
-            let changed = InterLayer::<T>::bytes(model, estimate.rows, compute.drops_between_layers);
-            estimate.put("activations", format!("layer {l}: outputs for the next"), changed, BOTH);
+        let rows = estimate.rows;
+        if let Some(between) = &mut layer.between {
+            estimate.book("activations", format!("layer {l}: outputs for the next"), BOTH, |_| {
+                between.reserve(rows, config.hidden, compute.drops_between_layers)
+            });
         }
     }
 
