@@ -64,9 +64,14 @@ impl<'a> MemoryEstimate<'a> {
     ) -> R {
         let booked_bytes = |scope: &Scope| scope.device().usage().allocated_bytes;
         let before = booked_bytes(&self.scope);
-        let made = take(&self.scope).expect("a device for plans has room for everything");
+        let made = self.dry_run(take);
         self.put(part, name, booked_bytes(&self.scope) - before, used_in);
         made
+    }
+
+    /// What `make` makes on a device for plans, which is not counted.
+    pub(super) fn dry_run<R>(&self, make: impl FnOnce(&Scope) -> Result<R>) -> R {
+        make(&self.scope).expect("a device for plans has room for everything")
     }
 
     /// Counts `bytes` for what is called `name`.
