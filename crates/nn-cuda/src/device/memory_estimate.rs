@@ -21,7 +21,7 @@ pub(super) struct MemoryEstimate<'a> {
     pub(super) learnt: &'a LargestBatch,
     /// The most steps of the windows of each timeframe.
     pub(super) rows: MostRows<'a>,
-    /// Scope of a run on a device for plans.
+    /// Scope of a run on a device for plans. Whoever counts gives back what it takes.
     scope: Scope,
     tensors: Vec<PlannedTensor>,
     /// Bytes of each array that a batch brings to a prediction.
