@@ -69,7 +69,7 @@ impl<'a> MemoryEstimate<'a> {
         made
     }
 
-    /// What `make` makes on a device for plans, which is not counted.
+    /// Makes something on a device for plans, and does not count it.
     pub(super) fn dry_run<R>(&self, make: impl FnOnce(&Scope) -> Result<R>) -> R {
         make(&self.scope).expect("a device for plans has room for everything")
     }

@@ -70,7 +70,7 @@ impl<T: Operand> InputWeights<T> {
         })
     }
 
-    /// The same where they are [possible](InputWeights::are_possible).
+    /// Weights of zero where they are [possible](InputWeights::are_possible).
     pub(crate) fn where_possible(scope: &Scope, hidden: usize, features: &[usize]) -> Result<Option<Self>> {
         let are_possible = InputWeights::<T>::are_possible(hidden, features);
         are_possible.then(|| InputWeights::zeros(scope, hidden, features)).transpose()

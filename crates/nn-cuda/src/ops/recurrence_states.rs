@@ -169,7 +169,7 @@ impl<T: Operand> Gradients<T> {
         self.reserve(list.rows(), list.windows(), list.hidden())
     }
 
-    /// The same for so many rows and windows.
+    /// Ensures capacity for the gradients of so many rows and windows, those of every output apart.
     pub(crate) fn reserve(&mut self, rows: usize, windows: usize, hidden: usize) -> Result<()> {
         let lens = GradientLens::new(rows, windows, hidden);
         ensure_capacity(&mut self.hidden, lens.states)?;
