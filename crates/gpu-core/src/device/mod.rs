@@ -135,8 +135,8 @@ impl Device {
         }
     }
 
-    /// Asserts that buffers of the two devices can be used in one operation: both on the CPU, on the
-    /// same GPU, or in plans.
+    /// Asserts that buffers of the two devices can be used in one operation: both on the CPU, or on
+    /// the same GPU, or both in plans.
     ///
     /// # Panics
     /// If they cannot.

@@ -63,14 +63,12 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Counts what all cells share, for sums of so many parts and bars.
-    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>, parts: usize, bars: usize) {
+    pub(super) fn estimate(&mut self, estimate: &mut MemoryEstimate<'_>, parts: usize, bars: usize) {
         let hidden = estimate.model.config().hidden;
-        let mut shared = estimate.book("activations", "gradients of gates by bar", BACKWARD, |scope| {
-            let mut shared = Shared::new(scope, &Tuner::off())?;
-            shared.ensure_gradient_capacity(bars, hidden)?;
-            Ok(shared)
+        estimate.book("activations", "gradients of gates by bar", BACKWARD, |_| {
+            self.ensure_gradient_capacity(bars, hidden)
         });
-        estimate.book("activations", "parts of sums", BOTH, |_| shared.scratch.reserve::<f32>(parts));
+        estimate.book("activations", "parts of sums", BOTH, |_| self.scratch.reserve::<f32>(parts));
     }
 
     /// Takes memory for the gates' gradients of so many bars, where there is not as much.

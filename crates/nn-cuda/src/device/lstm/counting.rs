@@ -2,33 +2,34 @@
 
 use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD};
 
-use super::{LstmLayer, Lstms, all_are_read};
+use super::{LstmLayer, Lstms};
 use crate::device::bars::Bars;
 use crate::device::carried::Carried;
-use crate::device::cell::{Cells, Shared, inputs};
+use crate::device::cell::{Cells, inputs};
 use crate::device::memory_estimate::{MemoryEstimate, MostRows};
 use crate::device::top::Top;
-use crate::ops::{GATES, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, TileWindows, WorkList};
-use crate::tuning::Tuning;
+use crate::ops::{GatherIndex, InputWeights, MaskNumbers, Operand, TileWindows, WorkList};
+use crate::tuning::{Tuner, Tuning};
 
 impl<T: Operand> Lstms<T> {
     /// Counts what [`Lstms::new`] takes, and what batches do.
     pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
-        let (model, learnt) = (estimate.model, estimate.learnt);
+        let (model, config, learnt) = (estimate.model, estimate.config, estimate.learnt);
+        let mut lstms = estimate.dry_run(|scope| Lstms::<T>::new(scope, model, config, &Tuner::off()));
         for (k, lstm) in model.recurrent_layers().iter().enumerate() {
             Bars::estimate::<T>(estimate, k, lstm.sizes);
         }
         let layers = model.config().layers;
         (0..layers).for_each(|l| LstmLayer::<T>::estimate(estimate, l));
         let parts = (0..layers).map(|l| LstmLayer::<T>::partial_sums_len(estimate, l)).max().unwrap_or(0);
-        Shared::estimate(estimate, parts, learnt.bars.iter().copied().max().unwrap_or(0));
-        let (arithmetic, vectors, rows) = (estimate.config.arithmetic, Self::vectors(estimate), estimate.rows);
+        lstms.shared.estimate(estimate, parts, learnt.bars.iter().copied().max().unwrap_or(0));
+        let (vectors, rows) = (Self::vectors(estimate), estimate.rows);
         estimate.book("activations", "what is read of windows", BOTH, |scope| {
-            let mut top = Top::new(scope, model, arithmetic)?;
+            let mut top = Top::new(scope, model, config.arithmetic)?;
             top.reserve(vectors, rows, model.config().hidden)?;
             Ok(top)
         });
-        Self::tally_all_layers(estimate);
+        lstms.tally_all_layers(estimate);
         Self::tally_lists(estimate);
         Carried::estimate(estimate);
     }
@@ -42,27 +43,21 @@ impl<T: Operand> Lstms<T> {
         }
     }
 
-    /// Memory that exists once for all layers.
-    fn tally_all_layers(estimate: &mut MemoryEstimate<'_>) {
+    /// Counts memory that exists once for all layers.
+    fn tally_all_layers(&mut self, estimate: &mut MemoryEstimate<'_>) {
         let (config, batch, learnt) = (estimate.model.config(), estimate.batch, estimate.learnt);
         let MostRows { all, learnt: rows_learnt } = estimate.rows;
         let (rows, rows_learnt) = (all.iter().sum::<usize>(), rows_learnt.iter().sum::<usize>());
         // Windows that are stored share nothing, and of series they may.
-        let widths = inputs(estimate.model, 0);
-        let projects_itself = !batch.shares_bars && InputWeights::<T>::are_possible(config.hidden, &widths);
+        let projects_itself = !batch.shares_bars && self.input.is_some();
         let bars: usize = if projects_itself { 0 } else { batch.bars.iter().sum() };
         let projected = if config.layers > 1 { bars.max(rows) } else { bars };
-        let projected = projected * GATES * config.hidden * size_of::<f32>();
-        estimate.put("activations", "projected inputs", projected, BOTH);
-        estimate.book("activations", "gradients of states and gates", BACKWARD, |scope| {
-            let mut back = Gradients::<T>::zeros(scope, &WorkList::empty(scope, config.hidden)?)?;
-            back.reserve(rows_learnt, learnt.windows.iter().sum(), config.hidden)?;
-            back.reserve_scratch(&learnt.windows, config.hidden)?;
-            Ok(back)
+        estimate.book("activations", "projected inputs", BOTH, |_| self.ensure_projected_capacity(projected));
+        estimate.book("activations", "gradients of states and gates", BACKWARD, |_| {
+            self.back.reserve(rows_learnt, learnt.windows.iter().sum(), config.hidden)?;
+            self.back.reserve_scratch(&learnt.windows, config.hidden)
         });
-        let are_read = all_are_read(estimate.model, estimate.config.runs);
-        let d_outputs = if are_read { rows_learnt * config.hidden * size_of::<f32>() } else { 0 };
-        estimate.put("activations", "gradients of outputs", d_outputs, BACKWARD);
+        estimate.book("activations", "gradients of outputs", BACKWARD, |_| self.ensure_d_outputs_capacity(rows_learnt));
     }
 
     /// Lists of windows that a batch uploads.
