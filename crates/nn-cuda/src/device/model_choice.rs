@@ -49,3 +49,44 @@ pub fn tensors(model: &Model, config: &ComputeConfig, batch: &LargestBatch) -> V
     }
     estimate.into_tensors()
 }
+
+#[cfg(test)]
+mod tests {
+    use megabatch_gpu_core::Device;
+    use megabatch_nn::model::{ModelConfig, Pooling, SampleShape, Timeframe};
+
+    use super::*;
+    use crate::device::Accelerator;
+
+    #[test]
+    fn an_engine_takes_the_parameters_that_were_planned() {
+        let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 3 };
+        let shape = SampleShape { timeframes: vec![timeframe("M1", 4), timeframe("M5", 2)], outputs: 2 };
+        let (windows, bars) = (vec![5, 5], vec![20, 10]);
+        let batch = LargestBatch {
+            sizes: vec![5],
+            sizes_learnt: vec![5],
+            steps: vec![4, 2],
+            windows: windows.clone(),
+            bars: bars.clone(),
+            windows_learnt: windows,
+            bars_learnt: bars,
+            ..LargestBatch::default()
+        };
+        let pooling = Pooling::Attention { heads: 2 };
+        let model = ModelConfig { hidden: 24, layers: 2, pooling, layer_norm: true, ..ModelConfig::default() };
+        let model = Model::new(shape, model).unwrap();
+        for precision in [Precision::Fp32, Precision::Bf16, Precision::Fp16] {
+            let config = ComputeConfig { has_moments: true, ..ComputeConfig::for_prediction(precision) };
+            let planned = tensors(&model, &config, &batch);
+            let device = Device::planning();
+            let _engine = Accelerator::new(&device, &model, &config).unwrap();
+            for (part, label) in [("parameters", "gpu/model/parameters"), ("optimizer", "gpu/optimizer")] {
+                let scopes = device.usage_by_scope().into_iter().filter(|(scope, _)| scope.starts_with(label));
+                let taken: usize = scopes.map(|(_, usage)| usage.allocated_bytes).sum();
+                let tensors = planned.iter().filter(|tensor| tensor.part == part);
+                assert_eq!(tensors.map(|tensor| tensor.bytes).sum::<usize>(), taken, "{part} in {precision:?}");
+            }
+        }
+    }
+}
