@@ -60,19 +60,9 @@ mod tests {
 
     #[test]
     fn an_engine_takes_the_parameters_that_were_planned() {
-        let timeframe = |name: &str, steps| Timeframe { name: name.to_owned(), steps, features: 3 };
-        let shape = SampleShape { timeframes: vec![timeframe("M1", 4), timeframe("M5", 2)], outputs: 2 };
-        let (windows, bars) = (vec![5, 5], vec![20, 10]);
-        let batch = LargestBatch {
-            sizes: vec![5],
-            sizes_learnt: vec![5],
-            steps: vec![4, 2],
-            windows: windows.clone(),
-            bars: bars.clone(),
-            windows_learnt: windows,
-            bars_learnt: bars,
-            ..LargestBatch::default()
-        };
+        let timeframe = Timeframe { name: "M1".to_owned(), steps: 4, features: 3 };
+        let shape = SampleShape { timeframes: vec![timeframe], outputs: 2 };
+        let batch = LargestBatch { steps: vec![4], windows: vec![0], bars: vec![0], ..LargestBatch::default() };
         let pooling = Pooling::Attention { heads: 2 };
         let model = ModelConfig { hidden: 24, layers: 2, pooling, layer_norm: true, ..ModelConfig::default() };
         let model = Model::new(shape, model).unwrap();
