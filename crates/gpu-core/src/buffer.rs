@@ -32,6 +32,8 @@ pub struct Buffer<T: Pod> {
 enum Memory {
     Host(HostBlock),
     Device(DeviceBlock),
+    /// None: a plan books the bytes.
+    Booked,
 }
 
 /// A live block of a GPU's memory.
@@ -143,6 +145,7 @@ impl<T: Pod> Buffer<T> {
                 let offset = (start * size_of::<T>()) as u64;
                 block.gpu.write_block(block.address + offset, bytemuck::cast_slice(values))?;
             }
+            Memory::Booked => {}
         }
         Ok(())
     }
@@ -154,7 +157,7 @@ impl<T: Pod> Buffer<T> {
             Memory::Device(block) if !values.is_empty() => {
                 under_way.send(&block.gpu, bytemuck::cast_slice(values), block.address)?;
             }
-            Memory::Device(_) => {}
+            Memory::Device(_) | Memory::Booked => {}
             Memory::Host(_) => self.as_mut_slice()[range].copy_from_slice(values),
         }
         Ok(())
@@ -171,7 +174,7 @@ impl<T: Pod> Buffer<T> {
     pub fn copy_to(&self, values: &mut [T]) -> Result<()> {
         assert_eq!(values.len(), self.len, "a copy is of as many elements on both sides");
         match &self.memory {
-            Memory::Host(_) => values.copy_from_slice(self.as_slice()),
+            Memory::Host(_) | Memory::Booked => values.copy_from_slice(self.as_slice()),
             Memory::Device(block) => block.gpu.read_block(block.address, bytemuck::cast_slice_mut(values))?,
         }
         Ok(())
@@ -195,7 +198,7 @@ impl<T: Pod> Buffer<T> {
     /// no more pages.
     pub fn fetch(&self) -> Result<AsyncDownload<T>> {
         match &self.memory {
-            Memory::Host(_) => Ok(AsyncDownload::here(self.as_slice().to_vec())),
+            Memory::Host(_) | Memory::Booked => Ok(AsyncDownload::here(self.as_slice().to_vec())),
             Memory::Device(block) => {
                 Ok(AsyncDownload::coming(PendingDownload::new(&block.gpu, block.address, self.bytes())?, self.len))
             }
@@ -210,6 +213,7 @@ impl<T: Pod> Buffer<T> {
         match &self.memory {
             Memory::Host(_) => self.as_mut_slice().fill(T::zeroed()),
             Memory::Device(block) => block.gpu.zero_block(block.address, self.bytes())?,
+            Memory::Booked => {}
         }
         Ok(())
     }
@@ -229,15 +233,17 @@ impl<T: Pod> Buffer<T> {
                 let size = size_of::<T>();
                 block.gpu.zero_block(block.address + (start * size) as u64, len * size)?;
             }
+            Memory::Booked => {}
         }
         Ok(())
     }
 
-    /// Device address of the first element, for kernels.
+    /// Device address of the first element, for kernels; 0 in a plan.
     pub fn address(&self) -> u64 {
         match &self.memory {
             Memory::Host(block) => block.start.as_ptr().expose_provenance() as u64,
             Memory::Device(block) => block.address,
+            Memory::Booked => 0,
         }
     }
 
@@ -281,7 +287,7 @@ impl<T: Pod> Buffer<T> {
     /// The GPU whose memory the buffer is in.
     pub(crate) fn gpu(&self) -> Option<&Gpu> {
         match &self.memory {
-            Memory::Host(_) => None,
+            Memory::Host(_) | Memory::Booked => None,
             Memory::Device(block) => Some(&block.gpu),
         }
     }
@@ -292,6 +298,7 @@ impl<T: Pod> Buffer<T> {
             Memory::Device(block) => {
                 panic!("{}: slices are of host memory; copy_to reads a buffer on {}", self.scope.label(), block.gpu)
             }
+            Memory::Booked => panic!("{}: a plan has no elements", self.scope.label()),
         }
     }
 
@@ -358,6 +365,7 @@ impl<T: Pod> Drop for Buffer<T> {
                 }
                 BlockOwner::Nobody => None,
             },
+            Memory::Booked => None,
         };
         if let Some(id) = id {
             self.scope.device().memory().free(id);
@@ -374,6 +382,7 @@ fn allocate(scope: &Scope, bytes: usize) -> Result<Memory, AllocationError> {
     match scope.device() {
         Device::Cpu(_) => HostBlock::zeroed(scope.device().memory().pool(), &request).map(Memory::Host),
         Device::Cuda(cuda) => DeviceBlock::new(cuda, &request).map(Memory::Device),
+        Device::Planning(_) => Ok(Memory::Booked),
     }
 }
 
@@ -438,6 +447,21 @@ mod tests {
         // have seen it.
         assert_eq!((device.usage().allocated_bytes, device.usage().buffers), (before.allocated_bytes, before.buffers));
         assert_eq!(kept.len(), 60);
+    }
+
+    #[test]
+    fn a_plan_books_what_no_device_has() {
+        let device = Device::planning();
+        let scope = device.scope("plan");
+        let mut large = Buffer::<f32>::zeros(&scope, 1 << 58).unwrap();
+        large.set_zero_at(3, 1 << 40).unwrap();
+        let table = Buffer::from_slice(&scope, &[1u16, 2, 3]).unwrap();
+        assert_eq!((scope.usage().allocated_bytes, device.usage().buffers), ((1 << 60) + 6, 2));
+        assert_eq!(device.counts().reserved_bytes, 0);
+        drop((large, table));
+        assert_eq!(device.usage().allocated_bytes, 0);
+        let overflow = Buffer::<u8>::zeros(&scope, usize::MAX).unwrap_err();
+        assert!(matches!(overflow, Error::SizeOverflow { .. }), "{overflow}");
     }
 
     #[test]

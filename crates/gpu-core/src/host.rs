@@ -20,7 +20,7 @@ pub(crate) const ALIGN_BYTES: usize = 64;
 
 const ALIGN: NonZero<usize> = NonZero::new(ALIGN_BYTES).unwrap();
 /// As on CUDA, and as large as a huge page of x86-64 and ARM.
-const GRANULE_BYTES: usize = 2 << 20;
+pub(crate) const GRANULE_BYTES: usize = 2 << 20;
 /// Capacity of a pool where the system's memory size is unknown.
 const CAPACITY_BYTES_UNKNOWN: usize = 16 << 30;
 

@@ -34,7 +34,7 @@ pub use async_download::AsyncDownload;
 pub use buffer::Buffer;
 pub use captures::Captures;
 pub use cublaslt::CublasLt;
-pub use device::{Cpu, Cuda, Device, Scope, Usage};
+pub use device::{Cpu, Cuda, Device, Planning, Scope, Usage};
 pub use double_buffered_upload::DoubleBufferedUpload;
 pub use error::{Error, Result};
 pub use host::reserved_bytes;

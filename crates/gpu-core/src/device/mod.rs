@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::pool::{BlockId, MemoryCounts, Pool, PoolSettings, Stats};
 use crate::recording::{Recording, RecordingSettings};
 use crate::snapshot::{FailedRequest, Reason, Snapshot};
-use crate::source::Source;
+use crate::source::{Simulated, Source};
 use crate::{free_memory, host};
 use ledger::MemoryLedger;
 
@@ -33,6 +33,8 @@ pub enum Device {
     Cpu(Cpu),
     /// An NVIDIA GPU. There are none in a build without the feature `cuda`.
     Cuda(Cuda),
+    /// A GPU of which a plan books the memory, and takes none.
+    Planning(Planning),
 }
 
 /// The CPU device's memory. Made by [`Device::cpu`].
@@ -46,6 +48,12 @@ pub struct Cpu {
 pub struct Cuda {
     memory: Arc<DeviceMemory>,
     gpu: Gpu,
+}
+
+/// The books of a plan. Made by [`Device::planning`].
+#[derive(Clone, Debug)]
+pub struct Planning {
+    memory: Arc<DeviceMemory>,
 }
 
 impl Cuda {
@@ -91,6 +99,12 @@ impl Device {
         Ok(Device::Cuda(Cuda { memory: DeviceMemory::over(gpu.source()?), gpu }))
     }
 
+    /// A device for plans: buffers are booked as on a GPU, and nothing is behind them. What is
+    /// written to them is ignored; reading them is a panic.
+    pub fn planning() -> Self {
+        Device::Planning(Planning { memory: DeviceMemory::over(Box::new(Simulated::new(0, host::GRANULE_BYTES))) })
+    }
+
     /// The device that a user named: `cpu`, `cuda:N`, or `auto` for the first GPU where there is
     /// one that can be used, and the CPU otherwise.
     ///
@@ -112,23 +126,23 @@ impl Device {
         }
     }
 
-    /// The GPU behind a CUDA device, to submit work to; `None` for the CPU.
+    /// The GPU behind a CUDA device, to submit work to; `None` for the CPU and for a plan.
     #[cfg(feature = "cuda")]
     pub fn gpu(&self) -> Option<&Gpu> {
         match self {
-            Device::Cpu(_) => None,
+            Device::Cpu(_) | Device::Planning(_) => None,
             Device::Cuda(cuda) => Some(&cuda.gpu),
         }
     }
 
     /// Asserts that buffers of the two devices can be used in one operation: both on the CPU, or on
-    /// the same GPU.
+    /// the same GPU, or both in plans.
     ///
     /// # Panics
     /// If they cannot.
     pub fn assert_beside(&self, other: &Device) {
         let together = match (self, other) {
-            (Device::Cpu(_), Device::Cpu(_)) => true,
+            (Device::Cpu(_), Device::Cpu(_)) | (Device::Planning(_), Device::Planning(_)) => true,
             (Device::Cuda(one), Device::Cuda(other)) => one.gpu.to_string() == other.gpu.to_string(),
             _ => false,
         };
@@ -142,6 +156,7 @@ impl Device {
         let (budget_bytes, left) = self.memory().ledger.budget();
         let system = match self {
             Device::Cpu(_) => free_memory::free_bytes(),
+            Device::Planning(_) => None,
             Device::Cuda(cuda) => cuda.gpu.free_bytes().map(|free| {
                 let MemoryCounts { capacity_bytes, reserved_bytes, .. } = self.counts();
                 free.min(capacity_bytes - reserved_bytes)
@@ -215,7 +230,7 @@ impl Device {
     /// kernels.
     pub fn set_kernel_folder(&self, folder: Option<PathBuf>) {
         match self {
-            Device::Cpu(_) => {}
+            Device::Cpu(_) | Device::Planning(_) => {}
             Device::Cuda(cuda) => cuda.gpu.set_kernel_folder(folder),
         }
     }
@@ -316,6 +331,7 @@ impl Device {
         match self {
             Device::Cpu(cpu) => &cpu.memory,
             Device::Cuda(cuda) => &cuda.memory,
+            Device::Planning(planning) => &planning.memory,
         }
     }
 }
@@ -383,6 +399,7 @@ impl fmt::Display for Device {
         match self {
             Device::Cpu(_) => f.write_str("cpu"),
             Device::Cuda(cuda) => cuda.gpu.fmt(f),
+            Device::Planning(_) => f.write_str("plan"),
         }
     }
 }

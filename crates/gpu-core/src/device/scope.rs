@@ -36,7 +36,7 @@ impl Scope {
     pub fn page_locked(&self, gpu: &Device) -> Scope {
         assert!(matches!(self.device, Device::Cpu(_)), "{}: pages of the host's memory are locked", self.label);
         let locked_for = match gpu {
-            Device::Cpu(_) => None,
+            Device::Cpu(_) | Device::Planning(_) => None,
             Device::Cuda(cuda) => Some(cuda.shared_gpu()),
         };
         Scope { locked_for, ..self.clone() }

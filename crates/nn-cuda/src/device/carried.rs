@@ -38,12 +38,10 @@ impl Carried {
         for (k, &[slots, places]) in batch.carried.iter().enumerate() {
             let name = estimate.model.shape().timeframes[k].name.clone();
             let sizes = CarriedSizes { hidden: config.hidden, layers: config.layers, slots, places };
-            estimate.put(
-                "carried",
-                format!("states of {name}"),
-                sizes.bytes(),
-                &[StepPhase::Forward, StepPhase::Optimizer],
-            );
+            let used_in = [StepPhase::Forward, StepPhase::Optimizer];
+            estimate.book("carried", format!("states of {name}"), &used_in, |scope| {
+                CarriedStates::zeros(scope, scope, sizes)
+            });
             let brought = CarriedStates::upload_bytes(batch.windows[k], batch.bars[k]);
             estimate.put_mail_learnt(&format!("states that windows of {name} start from, and compute"), brought);
         }

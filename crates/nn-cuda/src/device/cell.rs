@@ -63,10 +63,17 @@ pub(super) struct Shared {
 
 impl Shared {
     /// Counts what all cells share, for sums of so many parts and bars.
-    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>, parts: usize, bars: usize) {
-        let gates = 4 * estimate.model.config().hidden;
-        estimate.put("activations", "gradients of gates by bar", bars * gates * size_of::<f32>(), BACKWARD);
-        estimate.put("activations", "parts of sums", Scratch::bytes::<f32>(parts), BOTH);
+    pub(super) fn estimate(&mut self, estimate: &mut MemoryEstimate<'_>, parts: usize, bars: usize) {
+        let hidden = estimate.model.config().hidden;
+        estimate.book("activations", "gradients of gates by bar", BACKWARD, |_| {
+            self.ensure_gradient_capacity(bars, hidden)
+        });
+        estimate.book("activations", "parts of sums", BOTH, |_| self.scratch.reserve::<f32>(parts));
+    }
+
+    /// Takes memory for the gates' gradients of so many bars, where there is not as much.
+    pub(super) fn ensure_gradient_capacity(&mut self, bars: usize, hidden: usize) -> Result<()> {
+        ensure_capacity(&mut self.per_bar_gates, bars * GATES * hidden)
     }
 
     pub(super) fn new(scope: &Scope, tuner: &Tuner) -> Result<Self> {
@@ -85,8 +92,8 @@ pub(super) struct Steps<'a, T: Operand> {
 }
 
 impl TimeframeOffsets {
-    /// Places of layers that read rows of such widths; and the ends, of weights and gradients.
-    fn all(hidden: usize, inputs: &[usize]) -> (Vec<Self>, [usize; 2]) {
+    /// Places of layers that read rows of such widths; and the end of the weights.
+    fn all(hidden: usize, inputs: &[usize]) -> (Vec<Self>, usize) {
         let gates = GATES * hidden;
         // Each where products load 16 bytes at a time. The biases' come last, so that they are set
         // to zero at once.
@@ -99,7 +106,7 @@ impl TimeframeOffsets {
             offsets
         };
         let all = inputs.iter().map(timeframe).collect();
-        (all, [weight, biases])
+        (all, weight)
     }
 }
 
@@ -107,7 +114,7 @@ impl<T: Operand> Cells<T> {
     /// The cells of layer `l`, on `scope`, whose products are by `arithmetic`.
     pub(super) fn new(scope: &Scope, model: &Model, l: usize, arithmetic: Arithmetic) -> Result<Self> {
         let hidden = model.config().hidden;
-        let (timeframes, [weights, _]) = TimeframeOffsets::all(hidden, &inputs(model, l));
+        let (timeframes, weights) = TimeframeOffsets::all(hidden, &inputs(model, l));
         let each_timeframe = || timeframes.iter().zip(model.recurrent_layers());
         let start = |slot| model.layout().range(slot).start;
         let weight = |(offsets, lstm): (&TimeframeOffsets, &RecurrentLayers)| GateTensor {
@@ -145,16 +152,6 @@ impl<T: Operand> Cells<T> {
             gradients: Buffer::zeros(scope, 0)?,
             timeframes,
         })
-    }
-
-    /// Bytes of the weights of layer `l` as operations read them, and of their gradients.
-    pub(super) fn bytes(model: &Model, l: usize) -> [usize; 2] {
-        let (config, inputs) = (model.config(), inputs(model, l));
-        let (timeframes, [weights, gradients]) = TimeframeOffsets::all(config.hidden, &inputs);
-        let biases = if config.bias { timeframes.len() } else { 0 };
-        let tables = GateRows::bytes(3 * timeframes.len() + 2 * biases);
-        let sums = biases * GATES * config.hidden * size_of::<f32>();
-        [weights * size_of::<T>() + sums + tables, gradients * size_of::<f32>()]
     }
 
     /// Numbers that the operations of one cell ask [`Shared`] for: forward over `projected` rows of

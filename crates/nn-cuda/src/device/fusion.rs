@@ -22,28 +22,27 @@ pub(super) struct DeviceFusion {
     memory: FuseMemory,
 }
 
-/// Sizes of a fusion of `samples` samples.
-fn sizes_of(samples: usize, FusionSizes { tokens, hidden, heads, inner }: FusionSizes) -> FuseSizes {
-    FuseSizes { samples, tokens, heads, hidden, inner }
-}
-
 impl DeviceFusion {
     /// The fusion of `model`, if it has one; memory for batches is taken when they come.
     pub(super) fn new(scope: &Scope, model: &Model, arithmetic: Arithmetic) -> Result<Option<Self>> {
         let Some(fusion) = model.decoder().fusion else { return Ok(None) };
         let (start, batches) = (fusion.start(model.layout()), scope.child("batches"));
-        let memory = FuseMemory::zeros(&batches, sizes_of(0, fusion.sizes))?;
+        let FusionSizes { tokens, hidden, heads, inner } = fusion.sizes;
+        let memory = FuseMemory::zeros(&batches, FuseSizes { samples: 0, tokens, heads, hidden, inner })?;
         Ok(Some(DeviceFusion { sizes: fusion.sizes, start, arithmetic, tokens: Buffer::zeros(&batches, 0)?, memory }))
     }
 
     /// Counts what batches take of the fusion of a model that has one.
     pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
-        let Some(fusion) = estimate.model.decoder().fusion else { return };
-        let most = |sizes: &[usize]| sizes_of(sizes.iter().copied().max().unwrap_or(0), fusion.sizes);
-        let (sizes, learnt) = (most(&estimate.batch.sizes), most(&estimate.batch.sizes_learnt));
-        let tokens = sizes.samples * fusion.sizes.tokens * fusion.sizes.hidden * size_of::<f32>();
-        let bytes = tokens + FuseMemory::bytes(sizes) + FuseMemory::scratch_bytes_on_gpu(learnt);
-        estimate.put("batches", "fusion", bytes, BOTH);
+        let (model, arithmetic) = (estimate.model, estimate.config.arithmetic);
+        let [samples, learnt] =
+            [&estimate.batch.sizes, &estimate.batch.sizes_learnt].map(|sizes| sizes.iter().copied().max().unwrap_or(0));
+        estimate.book("batches", "fusion", BOTH, |scope| {
+            let Some(mut fusion) = DeviceFusion::new(scope, model, arithmetic)? else { return Ok(None) };
+            fusion.ensure_capacity(samples)?;
+            fusion.memory.reserve_scratch(learnt)?;
+            Ok(Some(fusion))
+        });
     }
 
     fn weights<'a>(&self, parameters: &'a Buffer<f32>) -> FuseWeights<'a> {

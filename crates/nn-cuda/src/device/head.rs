@@ -93,26 +93,28 @@ impl<T: Operand> DeviceHead<T> {
 
     /// Counts what [`DeviceHead::new`] takes, and [`DeviceHead::select_workspace`] for batches.
     pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
-        let (model, batch) = (estimate.model, estimate.batch);
-        let (width, outputs, targets) = (model.decoder().widths.top, model.outputs(), model.shape().outputs);
-        let weight = outputs * width * (2 * size_of::<f32>() + size_of::<T>());
-        estimate.put("parameters", "head in the order of operations", weight + LossTable::bytes(targets), BOTH);
-        let workspace = |samples: usize| {
-            samples * ((width + outputs) * (size_of::<T>() + size_of::<f32>()) + targets * size_of::<f32>())
-        };
-        for &samples in &batch.sizes {
-            estimate.put("batches", format!("head of {samples} samples"), workspace(samples), BOTH);
-        }
+        let (model, config, batch) = (estimate.model, estimate.config, estimate.batch);
+        let mut head = estimate.dry_run(|scope| DeviceHead::<T>::new(scope, model, config.loss, config.arithmetic));
+        let DeviceHead { width, outputs, targets, .. } = head;
+        let weights = head.places.scope().usage().allocated_bytes;
+        estimate.put("parameters", "head in the order of operations", weights, BOTH);
         // The product of a prediction starts from a bias, and is not split.
         let samples = batch.sizes_learnt.iter().copied().max().unwrap_or(0);
         let sum = [outputs, width, samples];
         let parts = product_partials_len(sum)
             .max(rows_partials_len(samples, width, outputs))
             .max(column_sum_partials_len(samples, outputs));
-        let parts = Scratch::bytes::<f32>(parts).max(Scratch::bytes::<f64>(loss_partials_len(samples * targets)));
-        let terms = size_of::<Terms>();
-        estimate.put("batches", "loss and parts of sums", parts + terms + 2 * size_of::<f64>(), BOTH);
-        estimate.enqueue(None, [terms, samples * targets * size_of::<f32>()]);
+        estimate.dry_run(|_| {
+            head.scratch.reserve::<f32>(parts)?;
+            head.scratch.reserve::<f64>(loss_partials_len(samples * targets))
+        });
+        let sums = head.batches.usage().allocated_bytes;
+        for &samples in &batch.sizes {
+            let name = format!("head of {samples} samples");
+            estimate.book("batches", name, BOTH, |_| head.select_workspace(samples));
+        }
+        estimate.put("batches", "loss and parts of sums", sums, BOTH);
+        estimate.enqueue(None, [size_of::<Terms>(), samples * targets * size_of::<f32>()]);
         if batch.is_weighted {
             for &samples in &batch.sizes_learnt {
                 let bytes = samples * size_of::<f32>();

@@ -32,17 +32,18 @@ impl<T: Operand> InterLayer<T> {
         })
     }
 
-    /// Bytes of what lies between two layers of so many rows of each timeframe.
-    pub(super) fn bytes(model: &Model, rows: MostRows<'_>, drops: bool) -> usize {
-        let (hidden, norms) = (model.config().hidden, model.config().layer_norm);
+    /// Takes memory for so many rows of each timeframe and for dropout, if it `drops`.
+    pub(super) fn reserve(&mut self, rows: MostRows<'_>, hidden: usize, drops: bool) -> Result<()> {
         // A prediction drops nothing.
-        let normed = if norms && drops { rows.learnt.iter().copied().max().unwrap_or(0) } else { 0 };
-        let changed: usize = match (norms, drops) {
-            (true, _) => rows.all.iter().sum(),
-            (false, true) => rows.learnt.iter().sum(),
-            (false, false) => 0,
-        };
-        normed * hidden * size_of::<f32>() + changed * hidden * size_of::<T>() + Norms::bytes(model, rows)
+        if drops {
+            ensure_capacity(&mut self.changed, rows.learnt.iter().sum::<usize>() * hidden)?;
+        }
+        let Some(norms) = &mut self.norms else { return Ok(()) };
+        ensure_capacity(&mut self.changed, rows.all.iter().sum::<usize>() * hidden)?;
+        if drops {
+            ensure_capacity(&mut self.normed, rows.learnt.iter().copied().max().unwrap_or(0) * hidden)?;
+        }
+        norms.reserve(rows)
     }
 
     /// Makes of `outputs` what the layer above reads; `dropped` tells what is dropped in a

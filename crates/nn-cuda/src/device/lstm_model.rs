@@ -4,7 +4,7 @@ use megabatch_amp::ops::DeviceScaler;
 use megabatch_gpu_core::{Buffer, FilledTables, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
-use megabatch_nn::memory::LargestBatch;
+use megabatch_nn::memory::{BOTH, LargestBatch};
 use megabatch_nn::model::{Model, TensorSet};
 
 use super::device_model::{DeviceModel, DropoutSeed};
@@ -19,7 +19,8 @@ use crate::tuning::Tuner;
 
 /// Counts what a model with operands of `T` takes.
 pub(super) fn estimate<T: Operand>(estimate: &mut MemoryEstimate<'_>) {
-    WorkingCopy::<T>::estimate(estimate);
+    let model = estimate.model;
+    estimate.book("parameters", "weights with rounded matrices", BOTH, |scope| WorkingCopy::<T>::new(scope, model));
     Lstms::<T>::estimate(estimate);
     DeviceFusion::estimate(estimate);
     DeviceHead::<T>::estimate(estimate);

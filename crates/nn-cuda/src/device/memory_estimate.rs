@@ -1,9 +1,11 @@
-//! The memory that a run takes of a GPU, counted by those who take it, from shapes and before
-//! anything is taken.
+//! The memory that a run takes of a GPU, from shapes and before anything is taken: those who take
+//! it do so on a device that books and has none.
 //!
 //! Buffers that a prediction uses too grow to the largest batch, those of the backward pass to the
 //! largest that is trained on.
 
+use megabatch_gpu_core::{Device, Scope};
+use megabatch_nn::Result;
 use megabatch_nn::memory::{LargestBatch, PlannedTensor, StepPhase};
 use megabatch_nn::model::Model;
 
@@ -17,9 +19,10 @@ pub(super) struct MemoryEstimate<'a> {
     pub(super) batch: &'a LargestBatch,
     /// The most that a batch brings that is trained on.
     pub(super) learnt: &'a LargestBatch,
-    /// Steps of the windows of each timeframe.
-    rows: Vec<usize>,
-    rows_learnt: Vec<usize>,
+    /// The most steps of the windows of each timeframe.
+    pub(super) rows: MostRows<'a>,
+    /// Scope of a run on a device for plans. Whoever counts gives back what it takes.
+    scope: Scope,
     tensors: Vec<PlannedTensor>,
     /// Bytes of each array that a batch brings to a prediction.
     upload: Vec<usize>,
@@ -38,21 +41,37 @@ pub(super) struct MostRows<'a> {
 
 impl<'a> MemoryEstimate<'a> {
     /// Nothing so far of a run with `config`, of which `batch` is the most that one brings, and
-    /// `learnt` the most that one brings that is trained on.
+    /// `learnt` the most that one brings that is trained on. Their windows have `rows` steps.
     pub(super) fn new(
         model: &'a Model,
         config: &'a ComputeConfig,
         batch: &'a LargestBatch,
         learnt: &'a LargestBatch,
+        rows: MostRows<'a>,
     ) -> Self {
-        let (rows, rows_learnt) = (batch.rows(), learnt.rows());
+        let (scope, tensors) = (Device::planning().scope("gpu"), Vec::new());
         let (upload, upload_learnt) = (Vec::new(), Vec::new());
-        MemoryEstimate { model, config, batch, learnt, rows, rows_learnt, tensors: Vec::new(), upload, upload_learnt }
+        MemoryEstimate { model, config, batch, learnt, rows, scope, tensors, upload, upload_learnt }
     }
 
-    /// The most steps of the windows of each timeframe.
-    pub(super) fn rows(&self) -> MostRows<'_> {
-        MostRows { all: &self.rows, learnt: &self.rows_learnt }
+    /// Counts what `take` takes of a device for what is called `name`, and returns what it made.
+    pub(super) fn book<R>(
+        &mut self,
+        part: &'static str,
+        name: impl Into<String>,
+        used_in: &[StepPhase],
+        take: impl FnOnce(&Scope) -> Result<R>,
+    ) -> R {
+        let booked_bytes = |scope: &Scope| scope.device().usage().allocated_bytes;
+        let before = booked_bytes(&self.scope);
+        let made = self.dry_run(take);
+        self.put(part, name, booked_bytes(&self.scope) - before, used_in);
+        made
+    }
+
+    /// Makes something on a device for plans, and does not count it.
+    pub(super) fn dry_run<R>(&self, make: impl FnOnce(&Scope) -> Result<R>) -> R {
+        make(&self.scope).expect("a device for plans has room for everything")
     }
 
     /// Counts `bytes` for what is called `name`.

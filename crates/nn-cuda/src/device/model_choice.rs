@@ -11,7 +11,7 @@ use super::bucketing::bucket_largest;
 use super::device_model::DeviceModel;
 use super::graphs::{self, GraphModel};
 use super::lstm_model::{self, LstmModel};
-use super::memory_estimate::MemoryEstimate;
+use super::memory_estimate::{MemoryEstimate, MostRows};
 use super::weights::Resident;
 use crate::ComputeConfig;
 use crate::tuning::Tuner;
@@ -37,7 +37,9 @@ pub(super) fn device_model(
 pub fn tensors(model: &Model, config: &ComputeConfig, batch: &LargestBatch) -> Vec<PlannedTensor> {
     let batch = &*bucket_largest(model, config, batch);
     let learnt = batch.learnt();
-    let mut estimate = MemoryEstimate::new(model, config, batch, &learnt);
+    let (rows, rows_learnt) = (batch.rows(), learnt.rows());
+    let rows = MostRows { all: &rows, learnt: &rows_learnt };
+    let mut estimate = MemoryEstimate::new(model, config, batch, &learnt, rows);
     Resident::estimate(&mut estimate);
     match config.precision {
         _ if model.config().is_over_graphs() => graphs::estimate(&mut estimate),
@@ -46,4 +48,35 @@ pub fn tensors(model: &Model, config: &ComputeConfig, batch: &LargestBatch) -> V
         Precision::Fp16 => lstm_model::estimate::<f16>(&mut estimate),
     }
     estimate.into_tensors()
+}
+
+#[cfg(test)]
+mod tests {
+    use megabatch_gpu_core::Device;
+    use megabatch_nn::model::{ModelConfig, Pooling, SampleShape, Timeframe};
+
+    use super::*;
+    use crate::device::Accelerator;
+
+    #[test]
+    fn an_engine_takes_the_parameters_that_were_planned() {
+        let timeframe = Timeframe { name: "M1".to_owned(), steps: 4, features: 3 };
+        let shape = SampleShape { timeframes: vec![timeframe], outputs: 2 };
+        let batch = LargestBatch { steps: vec![4], windows: vec![0], bars: vec![0], ..LargestBatch::default() };
+        let pooling = Pooling::Attention { heads: 2 };
+        let model = ModelConfig { hidden: 24, layers: 2, pooling, layer_norm: true, ..ModelConfig::default() };
+        let model = Model::new(shape, model).unwrap();
+        for precision in [Precision::Fp32, Precision::Bf16, Precision::Fp16] {
+            let config = ComputeConfig { has_moments: true, ..ComputeConfig::for_prediction(precision) };
+            let planned = tensors(&model, &config, &batch);
+            let device = Device::planning();
+            let _engine = Accelerator::new(&device, &model, &config).unwrap();
+            for (part, label) in [("parameters", "gpu/model/parameters"), ("optimizer", "gpu/optimizer")] {
+                let scopes = device.usage_by_scope().into_iter().filter(|(scope, _)| scope.starts_with(label));
+                let taken: usize = scopes.map(|(_, usage)| usage.allocated_bytes).sum();
+                let tensors = planned.iter().filter(|tensor| tensor.part == part);
+                assert_eq!(tensors.map(|tensor| tensor.bytes).sum::<usize>(), taken, "{part} in {precision:?}");
+            }
+        }
+    }
 }

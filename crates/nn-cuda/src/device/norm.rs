@@ -44,14 +44,13 @@ impl Norms {
         Ok(Some(Norms { hidden: model.config().hidden, timeframes, scratch: Scratch::empty(scope)? }))
     }
 
-    /// Bytes of the norms of a layer once they had so many rows of each timeframe; 0 for a model
-    /// without norms.
-    pub(super) fn bytes(model: &Model, rows: MostRows<'_>) -> usize {
-        if !model.config().layer_norm {
-            return 0;
+    /// Takes memory for so many rows of each timeframe, where there is not as much.
+    pub(super) fn reserve(&mut self, rows: MostRows<'_>) -> Result<()> {
+        for (norm, (&all, &learnt)) in self.timeframes.iter_mut().zip(rows.all.iter().zip(rows.learnt)) {
+            norm.ensure_capacity(all)?;
+            self.scratch.reserve::<f32>(norm_partials_len(learnt, self.hidden))?;
         }
-        let parts = rows.learnt.iter().map(|&rows| norm_partials_len(rows, model.config().hidden)).max().unwrap_or(0);
-        2 * rows.all.iter().sum::<usize>() * size_of::<f32>() + Scratch::bytes::<f32>(parts)
+        Ok(())
     }
 
     /// Writes outputs of timeframe `k` after their norm to `to`, from its start on.
@@ -63,8 +62,8 @@ impl Norms {
         to: &mut Buffer<To>,
         to_start: usize,
     ) -> Result<()> {
+        self.timeframes[k].ensure_capacity(rows.rows)?;
         let Norm { starts, moments } = &mut self.timeframes[k];
-        ensure_capacity(moments, 2 * rows.rows)?;
         let [weight, bias] = starts.map(|start| TensorSlice { buffer: weights, start });
         layer_norm(rows.part, NormWeights { weight, bias }, rows.rows, self.hidden, to, to_start, moments)
     }
@@ -84,5 +83,11 @@ impl Norms {
         let weight = TensorSlice { buffer: weights, start: starts[0] };
         let normed = Normed { rows: rows.rows, width: self.hidden, x: rows.part, moments, weight };
         layer_norm_backward(normed, d, start, gradients, *starts, &mut self.scratch)
+    }
+}
+
+impl Norm {
+    fn ensure_capacity(&mut self, rows: usize) -> Result<()> {
+        ensure_capacity(&mut self.moments, 2 * rows)
     }
 }

@@ -60,27 +60,27 @@ impl DevicePooled {
         })
     }
 
-    /// Bytes of the pooling of so many windows of each timeframe, of so many rows, beside the
-    /// vectors and their gradients.
-    pub(super) fn bytes(model: &Model, heads: usize, windows: &[usize], rows: MostRows<'_>) -> usize {
-        let hidden = model.config().hidden;
-        let memory = |(lstm, &windows): (&RecurrentLayers, &usize)| {
-            let [steps, windows, heads, hidden] = [lstm.sizes.steps, windows, heads, hidden].map(|size| size as u32);
-            PoolMemory::bytes_on_gpu(PoolSizes { steps, windows, heads, hidden })
-        };
-        let numbers = if model.config().layer_norm { rows.all.iter().sum::<usize>() * hidden } else { 0 };
-        let normed = numbers * size_of::<f32>();
-        model.recurrent_layers().iter().zip(windows).map(memory).sum::<usize>() + normed + Norms::bytes(model, rows)
+    /// Takes memory for so many windows of each timeframe, of so many rows of H = `hidden` units.
+    pub(super) fn reserve(&mut self, windows: &[usize], rows: MostRows<'_>, hidden: usize) -> Result<()> {
+        self.ensure_capacity(windows.iter().sum::<usize>() * hidden, rows.all.iter().sum::<usize>() * hidden)?;
+        for (timeframe, &windows) in self.timeframes.iter_mut().zip(windows) {
+            timeframe.memory.reserve(windows)?;
+            timeframe.memory.reserve_scratch(windows)?;
+        }
+        self.norms.as_mut().map_or(Ok(()), |norms| norms.reserve(rows))
+    }
+
+    /// Ensures capacity for so many numbers of vectors and of outputs.
+    fn ensure_capacity(&mut self, vectors: usize, outputs: usize) -> Result<()> {
+        ensure_capacity(&mut self.vectors, vectors)?;
+        ensure_capacity(&mut self.d_vectors, vectors)?;
+        if self.norms.is_some() { ensure_capacity(&mut self.normed, outputs) } else { Ok(()) }
     }
 
     /// Pools `outputs` to [`DevicePooled::vectors`].
     pub(super) fn forward<T: Operand>(&mut self, outputs: Outputs<'_, T>, weights: &Buffer<f32>) -> Result<()> {
         let (list, hidden) = (outputs.list, outputs.list.hidden());
-        ensure_capacity(&mut self.vectors, list.windows() * hidden)?;
-        ensure_capacity(&mut self.d_vectors, list.windows() * hidden)?;
-        if self.norms.is_some() {
-            ensure_capacity(&mut self.normed, list.rows() * hidden)?;
-        }
+        self.ensure_capacity(list.windows() * hidden, list.rows() * hidden)?;
         for (k, timeframe) in self.timeframes.iter_mut().enumerate() {
             timeframe.memory.ensure_capacity(list.steps_and_windows(k)[1])?;
             let to = (&mut self.vectors, outputs.start_of_last(k));

@@ -36,14 +36,16 @@ impl Top {
         })
     }
 
-    /// Bytes of what is read of windows, so many `vectors` of each timeframe, which has so many
-    /// rows.
-    pub(super) fn bytes(model: &Model, vectors: MostRows<'_>, rows: MostRows<'_>) -> usize {
-        let bytes = vectors.all.iter().sum::<usize>() * model.config().hidden * size_of::<f32>();
-        match model.config().pooling {
-            Pooling::Attention { heads } => 2 * bytes + DevicePooled::bytes(model, heads, vectors.all, rows),
-            Pooling::Last if model.config().layer_norm => bytes + Norms::bytes(model, vectors),
-            Pooling::Last => 0,
+    /// Takes memory for what is read of windows of H = `hidden` units: so many vectors of each
+    /// timeframe, which has so many rows.
+    pub(super) fn reserve(&mut self, most_vectors: MostRows<'_>, rows: MostRows<'_>, hidden: usize) -> Result<()> {
+        match self {
+            Top::Last => Ok(()),
+            Top::Normed { norms, vectors } => {
+                ensure_capacity(vectors, most_vectors.all.iter().sum::<usize>() * hidden)?;
+                norms.reserve(most_vectors)
+            }
+            Top::DevicePooled(pooled) => pooled.reserve(most_vectors.all, rows, hidden),
         }
     }
 

@@ -5,10 +5,8 @@ use std::ops::Range;
 
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
-use megabatch_nn::memory::BOTH;
 use megabatch_nn::model::Model;
 
-use super::memory_estimate::MemoryEstimate;
 use crate::ops::{Operand, round_part};
 
 /// All parameters, of which the matrices of pooling and of fusion are rounded to `T`. LSTMs and the
@@ -21,26 +19,15 @@ pub(super) struct WorkingCopy<T: Operand> {
 }
 
 impl<T: Operand> WorkingCopy<T> {
-    /// Counts what [`WorkingCopy::new`] takes.
-    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
-        let is_there = WorkingCopy::<T>::start(estimate.model).is_some();
-        let bytes = if is_there { estimate.model.layout().len() * size_of::<f32>() } else { 0 };
-        estimate.put("parameters", "weights with rounded matrices", bytes, BOTH);
-    }
-
     /// Working copy of `model`; `None` in single precision, and where there is nothing to be
     /// rounded.
     pub(super) fn new(scope: &Scope, model: &Model) -> Result<Option<Self>> {
-        let Some(start) = WorkingCopy::<T>::start(model) else { return Ok(None) };
-        let values = Buffer::zeros(&scope.child("model/parameters/working"), model.layout().len())?;
-        Ok(Some(WorkingCopy { values, matrices: model.layout().matrices(start).collect(), rounded_to: PhantomData }))
-    }
-
-    /// Start of the first matrix that is rounded, if there is one.
-    fn start(model: &Model) -> Option<usize> {
+        // The first matrix that is rounded, if there is one.
         let pooling = model.poolings().first().map(|pooling| pooling.start(model.layout()));
         let fusion = model.decoder().fusion.map(|fusion| fusion.start(model.layout()));
-        pooling.or(fusion).filter(|_| T::IS_NARROW)
+        let Some(start) = pooling.or(fusion).filter(|_| T::IS_NARROW) else { return Ok(None) };
+        let values = Buffer::zeros(&scope.child("model/parameters/working"), model.layout().len())?;
+        Ok(Some(WorkingCopy { values, matrices: model.layout().matrices(start).collect(), rounded_to: PhantomData }))
     }
 
     /// Takes the parameters as they are now.

@@ -67,11 +67,6 @@ impl CarriedSizes {
     fn state_len(&self) -> usize {
         2 * self.layers * self.hidden
     }
-
-    /// Bytes of the states, and of those that a step computes.
-    pub(crate) fn bytes(&self) -> usize {
-        (self.slots + self.places) * self.state_len() * size_of::<f32>() + self.places * size_of::<u32>()
-    }
 }
 
 impl CarriedStates {

@@ -82,11 +82,6 @@ impl GateRows {
         Ok(GateRows { hidden, table: Buffer::from_slice(scope, &tensors)?, tensors, blocks })
     }
 
-    /// Bytes of the device table of `tensors` tensors.
-    pub(crate) fn bytes(tensors: usize) -> usize {
-        tensors * size_of::<GateEntry>()
-    }
-
     /// Elements of a tensor in PyTorch's order.
     fn len(&self, entry: &GateEntry) -> usize {
         GATES * self.hidden * entry.width as usize

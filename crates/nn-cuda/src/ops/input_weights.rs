@@ -57,8 +57,8 @@ impl<T: Operand> InputWeights<T> {
     /// If they are not [possible](InputWeights::are_possible).
     pub fn zeros(scope: &Scope, hidden: usize, features: &[usize]) -> Result<Self> {
         assert!(InputWeights::<T>::are_possible(hidden, features), "{hidden} units that read {features:?} numbers");
-        let is_cuda = matches!(scope.device(), Device::Cuda(_));
-        let len = if is_cuda { features.len() * fragments_len::<T>(hidden, features) } else { 0 };
+        let is_on_gpu = !matches!(scope.device(), Device::Cpu(_));
+        let len = if is_on_gpu { features.len() * fragments_len::<T>(hidden, features) } else { 0 };
         Ok(InputWeights {
             hidden,
             features: features.to_vec(),
@@ -70,13 +70,10 @@ impl<T: Operand> InputWeights<T> {
         })
     }
 
-    /// Bytes of them on a GPU; none where they are not possible.
-    pub(crate) fn bytes_on_gpu(hidden: usize, features: &[usize]) -> usize {
-        if !InputWeights::<T>::are_possible(hidden, features) {
-            return 0;
-        }
-        let fragments = fragments_len::<T>(hidden, features) * size_of::<u32>();
-        features.len() * (fragments + GATES * hidden * size_of::<f32>())
+    /// Weights of zero where they are [possible](InputWeights::are_possible).
+    pub(crate) fn where_possible(scope: &Scope, hidden: usize, features: &[usize]) -> Result<Option<Self>> {
+        let are_possible = InputWeights::<T>::are_possible(hidden, features);
+        are_possible.then(|| InputWeights::zeros(scope, hidden, features)).transpose()
     }
 
     /// Sets those of a sequence: `weight` `[H, 4, F]` and `bias` `[H, 4]`, zero where there is

@@ -110,11 +110,6 @@ impl LossTable {
             on_device,
         })
     }
-
-    /// Bytes on the device of a table for so many targets.
-    pub(crate) fn bytes(targets: usize) -> usize {
-        targets * size_of::<TargetLoss>()
-    }
 }
 
 /// Kinds of losses, as in loss.cu, where those from `LABELS` on are classes.

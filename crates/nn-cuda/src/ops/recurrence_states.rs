@@ -51,8 +51,20 @@ impl<T: Operand> States<T> {
     /// # Errors
     /// [`Error::Memory`](megabatch_nn::Error::Memory).
     pub fn ensure_capacity(&mut self, list: &WorkList) -> Result<()> {
-        let [states, gates] = lens(list.rows(), list.windows(), list.hidden());
-        ensure_capacity(&mut self.hidden, states)?;
+        let rows_and_windows = [list.rows(), list.windows()];
+        self.reserve_hidden(rows_and_windows, list.hidden())?;
+        self.reserve_cells_and_gates(rows_and_windows, list.hidden())
+    }
+
+    /// Ensures capacity for the hidden states of so many rows and windows.
+    pub(crate) fn reserve_hidden(&mut self, [rows, windows]: [usize; 2], hidden: usize) -> Result<()> {
+        let [states, _] = lens(rows, windows, hidden);
+        ensure_capacity(&mut self.hidden, states)
+    }
+
+    /// Ensures capacity for the cell states and gates of so many rows and windows.
+    pub(crate) fn reserve_cells_and_gates(&mut self, [rows, windows]: [usize; 2], hidden: usize) -> Result<()> {
+        let [states, gates] = lens(rows, windows, hidden);
         ensure_capacity(&mut self.cell, states)?;
         ensure_capacity(&mut self.gates, gates)
     }
@@ -63,29 +75,14 @@ impl<T: Operand> States<T> {
         std::mem::swap(&mut self.gates, &mut other.gates);
     }
 
-    /// Bytes of the hidden states, with room for so many rows and windows.
-    pub(crate) fn hidden_bytes(rows_and_windows: [usize; 2], hidden: usize) -> usize {
-        let [states, _] = lens(rows_and_windows[0], rows_and_windows[1], hidden);
-        states * size_of::<T>()
-    }
-
-    /// Bytes of the cell states and gates, with room for so many rows and windows.
-    pub(crate) fn cell_and_gate_bytes(rows_and_windows: [usize; 2], hidden: usize) -> usize {
-        let [states, gates] = lens(rows_and_windows[0], rows_and_windows[1], hidden);
-        states * size_of::<f32>() + gates * size_of::<T::SavedGate>()
-    }
-
-    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many
-    /// windows at most. Where sums `may_differ`, any of the ways to take them may be the fastest.
-    pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize, may_differ: bool) -> usize {
-        let step_by_step = || Scratch::bytes::<f32>(product_len(windows.iter().copied().max().unwrap_or(0), hidden));
-        match persistent_units::<T>(hidden) {
-            Some(units) if may_differ && !is_of_a_block(units) => {
-                step_by_step().max(Scratch::bytes::<u32>(group::arrived_max(windows, units)))
-            }
-            Some(units) => Scratch::bytes::<u32>(group::arrived_max(windows, units)),
-            None => step_by_step(),
+    /// Takes what a GPU needs between the launches of a list whose sequences have so many windows
+    /// at most. Where sums `may_differ`, any of the ways to take them may be the fastest.
+    pub(crate) fn reserve_scratch(&mut self, windows: &[usize], hidden: usize, may_differ: bool) -> Result<()> {
+        let units = persistent_units::<T>(hidden);
+        if units.is_none_or(|units| may_differ && !is_of_a_block(units)) {
+            self.scratch.reserve::<f32>(product_len(windows.iter().copied().max().unwrap_or(0), hidden))?;
         }
+        units.map_or(Ok(()), |units| self.scratch.reserve::<u32>(group::arrived_max(windows, units)))
     }
 
     /// Sets the states before the first step to zero.
@@ -169,23 +166,22 @@ impl<T: Operand> Gradients<T> {
     /// # Errors
     /// [`Error::Memory`](megabatch_nn::Error::Memory).
     pub fn ensure_capacity(&mut self, list: &WorkList) -> Result<()> {
-        let lens = GradientLens::new(list.rows(), list.windows(), list.hidden());
+        self.reserve(list.rows(), list.windows(), list.hidden())
+    }
+
+    /// Ensures capacity for the gradients of so many rows and windows, those of every output apart.
+    pub(crate) fn reserve(&mut self, rows: usize, windows: usize, hidden: usize) -> Result<()> {
+        let lens = GradientLens::new(rows, windows, hidden);
         ensure_capacity(&mut self.hidden, lens.states)?;
         ensure_capacity(&mut self.cell, lens.states)?;
         ensure_capacity(&mut self.gates, lens.gates)
     }
 
-    /// Bytes with room for so many rows and windows, those of every output apart.
-    pub(crate) fn bytes(rows: usize, windows: usize, hidden: usize) -> usize {
-        let lens = GradientLens::new(rows, windows, hidden);
-        2 * lens.states * size_of::<f32>() + lens.gates * size_of::<T>()
-    }
-
-    /// Bytes of what a GPU needs between the launches of a list whose sequences have so many
-    /// windows at most.
-    pub(crate) fn scratch_bytes_on_gpu(windows: &[usize], hidden: usize) -> usize {
+    /// Takes what a GPU needs between the launches of a list whose sequences have so many windows
+    /// at most.
+    pub(crate) fn reserve_scratch(&mut self, windows: &[usize], hidden: usize) -> Result<()> {
         let units = persistent_units::<T>(hidden);
-        units.map_or(0, |units| Scratch::bytes::<u32>(group::arrived_max(windows, units)))
+        units.map_or(Ok(()), |units| self.scratch.reserve::<u32>(group::arrived_max(windows, units)))
     }
 
     pub(super) fn assert_fit(&self, list: &WorkList) {

@@ -47,8 +47,8 @@ impl<T: Operand> RecurrentWeights<T> {
     /// [`Error::Memory`](megabatch_nn::Error::Memory).
     pub fn zeros(scope: &Scope, hidden: usize, starts: &[usize]) -> Result<Self> {
         let (sequences, len) = (starts.len(), GATES * hidden * hidden);
-        let is_cuda = matches!(scope.device(), Device::Cuda(_));
-        let units = if is_cuda { persistent_units::<T>(hidden) } else { None };
+        let is_on_gpu = !matches!(scope.device(), Device::Cpu(_));
+        let units = if is_on_gpu { persistent_units::<T>(hidden) } else { None };
         let tensor = |(s, &start): (usize, &usize)| GateTensor {
             start,
             other: None,
@@ -63,13 +63,6 @@ impl<T: Operand> RecurrentWeights<T> {
             rows: Buffer::zeros(scope, sequences * len)?,
             fragments: units.map(|units| Fragments::zeros::<T>(scope, units, sequences)).transpose()?,
         })
-    }
-
-    /// Bytes of the weights of so many sequences on a GPU.
-    pub(crate) fn bytes_on_gpu(hidden: usize, sequences: usize) -> usize {
-        let fragments =
-            persistent_units::<T>(hidden).map_or(0, |units| 2 * Fragments::len_of::<T>(units) * size_of::<u32>());
-        GateRows::bytes(sequences) + sequences * (GATES * hidden * hidden * size_of::<T>() + fragments)
     }
 
     /// The weight of a sequence, `[H, 4, H]`.

@@ -39,9 +39,9 @@ impl Scratch {
         &mut self.products
     }
 
-    /// Bytes of it after operations that asked for so many numbers of `T` at most.
-    pub(crate) fn bytes<T: Pod>(len: usize) -> usize {
-        words::<T>(len) * size_of::<f64>()
+    /// Takes memory for operations that ask for so many numbers of `T` at most.
+    pub(crate) fn reserve<T: Pod>(&mut self, len: usize) -> Result<()> {
+        ensure_capacity(&mut self.words, words::<T>(len))
     }
 
     /// Panics if the memory is of another device.
@@ -53,7 +53,7 @@ impl Scratch {
     /// the launches that it submits before anybody asks again: the memory's next use comes later on
     /// the default stream.
     pub(super) fn address_of<T: Pod>(&mut self, len: usize) -> Result<u64> {
-        ensure_capacity(&mut self.words, words::<T>(len))?;
+        self.reserve::<T>(len)?;
         Ok(self.words.address())
     }
 
@@ -82,7 +82,6 @@ mod tests {
             device.usage().allocated_bytes
         });
         assert_eq!(bytes, [16, 32, 32]);
-        assert_eq!(Scratch::bytes::<f32>(8), 32);
         scratch.address_of::<f64>(5).unwrap();
         assert_eq!(device.usage().allocated_bytes, 40);
     }

@@ -287,9 +287,9 @@ impl GpuFootprint {
     /// batches.
     ///
     /// # Errors
-    /// As [`Config::check_on_gpu`] and [`Model::new`]; whatever is wrong with series, of which
-    /// [`Error::Gather`](crate::Error::Gather) tells of those in a file; for too few samples of
-    /// several ranks [`Error::NothingLeft`](crate::Error::NothingLeft);
+    /// As [`Config::check_on_gpu`], [`Loss::check_readout`] and [`Model::new`]; whatever is wrong
+    /// with series, of which [`Error::Gather`](crate::Error::Gather) tells of those in a file; for
+    /// too few samples of several ranks [`Error::NothingLeft`](crate::Error::NothingLeft);
     /// [`Error::NeedsSeries`](crate::Error::NeedsSeries) for carried state of samples that are
     /// stored as windows.
     pub fn new(
@@ -301,6 +301,7 @@ impl GpuFootprint {
     ) -> Result<Self> {
         config.check_on_gpu()?;
         config.loss.check_groups(samples.shape().outputs)?;
+        config.loss.check_readout(config.model.readout)?;
         let config = Config { model: config.model.for_loss(config.loss), ..config.clone() };
         check_countable(&config, samples.shape(), samples.graphs().map_or(1, |graphs| graphs.largest().0))?;
         let model = Model::new(samples.shape().clone(), config.model)?;

@@ -6,12 +6,12 @@ use megabatch_nn::model::{Model, Readout};
 
 use super::encoder::Encodings;
 use super::graph_loss::GraphLoss;
-use super::layer::{GraphSizes, LayerShape};
-use super::pads;
-use super::shared::Shared;
+use super::layer::GraphSizes;
+use super::{GraphModel, pads};
 use crate::device::bucketing::{bucket_nodes, bucket_places};
 use crate::device::memory_estimate::MemoryEstimate;
-use crate::ops::{Affine, GraphLists, KeptGraphs, MaskNumbers, Scratch};
+use crate::ops::{GraphLists, KeptGraphs, MaskNumbers};
+use crate::tuning::Tuner;
 
 /// The most of a batch of graphs, with what pads it.
 #[derive(Clone, Copy, Debug)]
@@ -44,11 +44,11 @@ impl MostGraphs {
     }
 }
 
-/// Counts what [`GraphModel`](super::GraphLearner) takes, and what batches do.
+/// Counts what [`GraphModel`] takes, and what batches do.
 pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
     let (model, kept) = (estimate.model, estimate.batch.graphs.unwrap_or_default().kept);
-    let decoder = model.decoder();
-    let attention = decoder.attention.as_ref();
+    let config = estimate.config;
+    let mut graph_model = estimate.dry_run(|scope| GraphModel::new(scope, model, config, &Tuner::off()));
     let seen = SeenEdges::for_config(&model.config());
     let [all, learnt] = [estimate.batch, estimate.learnt].map(|batch| MostGraphs::new(model, seen, batch));
     Encodings::estimate(estimate, all.nodes, learnt.nodes);
@@ -57,7 +57,10 @@ pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
     estimate.put_mail("starts of the graphs", starts, starts_learnt);
     match kept {
         Some(kept) => {
-            estimate.put("graphs", "edges of all graphs", KeptGraphs::bytes(kept, seen), BOTH);
+            let [nodes, edges] = kept;
+            estimate.book("graphs", "edges of all graphs", BOTH, |scope| {
+                KeptGraphs::zeros(scope, nodes, seen.places(nodes, edges), seen.attributes)
+            });
             estimate.put("batches", "edges of a batch's graphs", lists_bytes, &StepPhase::ALL);
             let [origins, origins_learnt] = [all, learnt].map(|most| [GraphLists::origins_bytes(most.graphs)]);
             estimate.put_mail("graphs of a batch among all", origins, origins_learnt);
@@ -69,63 +72,36 @@ pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
             estimate.enqueue(brought, brought_learnt);
         }
     }
-    let shapes = LayerShape::all(model, estimate.config.arithmetic);
-    let drops = attention
-        .is_some_and(|attention| attention.config().dropout > 0.0 || attention.config().attention_dropout > 0.0);
-    let masks = if drops { 2 * shapes.len() * size_of::<MaskNumbers>() } else { 0 };
+    let drops = graph_model.rates.iter().any(|&rate| rate > 0.0);
+    let masks = if drops { 2 * graph_model.layers.len() * size_of::<MaskNumbers>() } else { 0 };
     estimate.put_mail_learnt("masks of the layers over graphs", [masks]);
-    for (l, shape) in shapes.iter().enumerate() {
-        let bytes = shape.bytes(all.sizes(), learnt.sizes());
-        estimate.put("activations", format!("attention layer {l}"), bytes, BOTH);
+    for (l, layer) in graph_model.layers.iter_mut().enumerate() {
+        estimate.book("activations", format!("attention layer {l}"), BOTH, |_| {
+            layer.prepare(learnt.sizes(), true)?;
+            layer.prepare(all.sizes(), false)
+        });
     }
-    let by_node = model.config().readout == Some(Readout::Node);
-    let shared = Shared::bytes(shapes.iter(), learnt.sizes());
-    let shared = if shapes.is_empty() { learnt.nodes * decoder.widths.top * size_of::<f32>() } else { shared };
-    estimate.put("activations", "gradients of attention", shared, BACKWARD);
-    tally_outputs(estimate, all.rows(by_node), learnt.rows(by_node), by_node);
-    tally_loss(estimate, &shapes, all, learnt, by_node);
-}
-
-/// Counts what is read of graphs, and what is made of it: of so many rows, and of so many that are
-/// trained on.
-fn tally_outputs(estimate: &mut MemoryEstimate<'_>, rows: usize, rows_learnt: usize, by_node: bool) {
-    let (model, decoder) = (estimate.model, estimate.model.decoder());
-    let has_head = decoder.head.is_some();
-    let width = if by_node { 0 } else { decoder.widths.top };
-    let outputs = if has_head { rows * model.outputs() } else { 0 };
-    let d_outputs = if has_head || !by_node { rows_learnt * model.outputs() } else { 0 };
-    let d_read = if has_head { rows_learnt * width } else { 0 };
-    // What is read of a graph, and the nodes that maxima are from.
-    let bytes = (outputs + d_outputs + d_read + 2 * rows * width) * size_of::<f32>();
-    estimate.put("activations", "what is read of graphs, and outputs", bytes, BOTH);
-}
-
-/// Counts the loss of graphs such as `learnt`, and the parts of all sums, of which those of the
-/// forward pass are not told from the others.
-fn tally_loss(
-    estimate: &mut MemoryEstimate<'_>,
-    shapes: &[LayerShape],
-    all: MostGraphs,
-    learnt: MostGraphs,
-    by_node: bool,
-) {
-    let (model, config) = (estimate.model, estimate.config);
-    let (rows, rows_learnt, nodes) = (all.rows(by_node), learnt.rows(by_node), all.nodes);
-    let loss_and_outputs = (config.loss, model.shape().outputs);
-    let (table, upload, totals) = GraphLoss::bytes(loss_and_outputs.0, loss_and_outputs.1, rows_learnt);
-    estimate.put("parameters", "what the loss holds outputs against", table, BACKWARD);
-    estimate.put_mail_learnt("targets", upload);
-    estimate.put("batches", "sums of losses", totals, &StepPhase::ALL);
-    let head_len = model.decoder().head.as_ref().map(|head| {
-        let [weight, bias] = head.slots();
-        Affine::new(model, weight, Some(bias), model.decoder().widths.top, config.arithmetic).partial_sums_len(rows)
+    estimate.book("activations", "gradients of attention", BACKWARD, |_| {
+        graph_model.ensure_gradient_capacity(learnt.sizes())
     });
-    let parts = shapes.iter().map(|shape| shape.partial_sums_len(nodes)).chain(head_len).max().unwrap_or(0);
-    let parts = Scratch::bytes::<f32>(parts).max(GraphLoss::scratch_bytes(
-        loss_and_outputs.0,
-        loss_and_outputs.1,
-        learnt.graphs,
-        rows_learnt,
-    ));
-    estimate.put("activations", "parts of sums over graphs", parts, BOTH);
+    let by_node = graph_model.readout == Readout::Node;
+    let (rows, rows_learnt) = (all.rows(by_node), learnt.rows(by_node));
+    estimate.book("activations", "what is read of graphs, and outputs", BOTH, |_| {
+        graph_model.ensure_output_capacity(rows_learnt, true)?;
+        graph_model.ensure_output_capacity(rows, false)
+    });
+    estimate.book("parameters", "what the loss holds outputs against", BACKWARD, |scope| {
+        GraphLoss::table(scope, config.loss, model.shape().outputs)
+    });
+    estimate.put_mail_learnt("targets", graph_model.graph_loss.upload_bytes(rows_learnt));
+    estimate.put("batches", "sums of losses", 2 * size_of::<f64>(), &StepPhase::ALL);
+    let GraphModel { layers, head, graph_loss, scratch, .. } = &mut graph_model;
+    let head_len = head.map(|head| head.partial_sums_len(rows));
+    let layer_lens = layers.iter().map(|layer| layer.shape.partial_sums_len(all.nodes));
+    // Those of the forward pass are not told from the others.
+    let parts = layer_lens.chain(head_len).max().unwrap_or(0);
+    estimate.book("activations", "parts of sums over graphs", BOTH, |_| {
+        scratch.reserve::<f32>(parts)?;
+        graph_loss.reserve_scratch(scratch, learnt.graphs, rows_learnt)
+    });
 }

@@ -38,10 +38,9 @@ fn compares(loss: Loss) -> bool {
 impl GraphLoss {
     pub(super) fn new(scope: &Scope, model: &Model, loss: Loss) -> Result<Self> {
         let (batches, width) = (scope.child("batches"), model.shape().outputs);
-        let table = (!compares(loss)).then(|| LossTable::new(&scope.child("model/parameters/packed"), loss, width));
         Ok(GraphLoss {
             loss,
-            table: table.transpose()?,
+            table: GraphLoss::table(&scope.child("model/parameters/packed"), loss, width)?,
             by_node: model.config().readout == Some(Readout::Node),
             width,
             rows: 0,
@@ -52,16 +51,22 @@ impl GraphLoss {
         })
     }
 
-    /// Bytes of the table, of what a batch of so many rows brings, and of what stays.
-    pub(super) fn bytes(loss: Loss, width: usize, rows: usize) -> (usize, [usize; 2], usize) {
-        let table = if compares(loss) { 0 } else { LossTable::bytes(width) };
-        (table, [size_of::<Terms>(), rows * width * size_of::<f32>()], 2 * size_of::<f64>())
+    /// The table of a loss that compares each output with its own target, of so many targets.
+    pub(super) fn table(scope: &Scope, loss: Loss, targets: usize) -> Result<Option<LossTable>> {
+        (!compares(loss)).then(|| LossTable::new(scope, loss, targets)).transpose()
     }
 
-    /// Bytes that the loss of so many graphs and rows asks a scratch for.
-    pub(super) fn scratch_bytes(loss: Loss, width: usize, graphs: usize, rows: usize) -> usize {
-        let graph_parts = || graph_loss_partials_len(loss, [graphs, rows, width]);
-        Scratch::bytes::<f64>(if compares(loss) { graph_parts() } else { loss_partials_len(rows * width) })
+    /// Bytes of what a batch of so many rows brings.
+    pub(super) fn upload_bytes(&self, rows: usize) -> [usize; 2] {
+        [size_of::<Terms>(), rows * self.width * size_of::<f32>()]
+    }
+
+    /// Takes what the loss of so many graphs and rows asks a scratch for.
+    pub(super) fn reserve_scratch(&self, scratch: &mut Scratch, graphs: usize, rows: usize) -> Result<()> {
+        scratch.reserve::<f64>(match self.table {
+            None => graph_loss_partials_len(self.loss, [graphs, rows, self.width]),
+            Some(_) => loss_partials_len(rows * self.width),
+        })
     }
 
     /// Sets the totals of the losses to zero.

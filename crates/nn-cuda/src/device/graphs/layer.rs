@@ -110,23 +110,6 @@ impl LayerShape {
         !self.slots.is_joint()
     }
 
-    /// Numbers in what a layer keeps of graphs of these sizes, in the order of its fields.
-    fn lens(&self, GraphSizes { nodes, places }: GraphSizes) -> [usize; 7] {
-        let (sizes, heads) = (self.sizes, self.sizes.heads as usize);
-        let [dropped, src] = [if self.drops[0] { self.input } else { 0 }, if self.is_gat() { heads } else { 0 }];
-        let edge_vectors = if self.is_gat() { heads * sizes.attributes as usize } else { 0 };
-        let node_lens = [dropped, sizes.projected(), src, sizes.scored()].map(|width| nodes * width);
-        let [dropped, values, src, dst] = node_lens;
-        [dropped, values, src, dst, edge_vectors, places * heads, nodes * sizes.width()]
-    }
-
-    /// Bytes of a layer over graphs of these sizes, of which it is trained on such as `learnt`.
-    pub(super) fn bytes(&self, graph_sizes: GraphSizes, learnt: GraphSizes) -> usize {
-        // A prediction drops nothing.
-        let ([dropped, ..], [_, others @ ..]) = (self.lens(learnt), self.lens(graph_sizes));
-        (dropped + others.iter().sum::<usize>()) * size_of::<f32>()
-    }
-
     /// Scratch length of a layer over up to `nodes` nodes.
     pub(super) fn partial_sums_len(&self, nodes: usize) -> usize {
         self.slots.partial_sums_len(self.sizes, nodes)
@@ -158,13 +141,19 @@ impl GraphLayer {
     }
 
     /// Grows the buffers to a batch of graphs of these sizes. Dropout needs none in prediction.
-    pub(super) fn prepare(&mut self, graph_sizes: GraphSizes, learns: bool) -> Result<()> {
-        self.shape.sizes.nodes = graph_sizes.nodes as u32;
-        let lens = self.shape.lens(graph_sizes);
-        let GraphLayer { dropped, mapped: Mapped { values, src, dst, edge_vectors }, coefficients, y, .. } = self;
-        let buffers = [dropped, values, src, dst, edge_vectors, coefficients, y];
-        let skipped = usize::from(!learns);
-        buffers.into_iter().zip(lens).skip(skipped).try_for_each(|(buffer, len)| ensure_capacity(buffer, len))
+    pub(super) fn prepare(&mut self, GraphSizes { nodes, places }: GraphSizes, learns: bool) -> Result<()> {
+        let GraphLayer { shape, dropped, mapped: Mapped { values, src, dst, edge_vectors }, coefficients, y } = self;
+        shape.sizes.nodes = nodes as u32;
+        let (sizes, heads, is_gat) = (shape.sizes, shape.sizes.heads as usize, usize::from(shape.is_gat()));
+        if learns && shape.drops[0] {
+            ensure_capacity(dropped, nodes * shape.input)?;
+        }
+        ensure_capacity(values, nodes * sizes.projected())?;
+        ensure_capacity(src, is_gat * nodes * heads)?;
+        ensure_capacity(dst, nodes * sizes.scored())?;
+        ensure_capacity(edge_vectors, is_gat * heads * sizes.attributes as usize)?;
+        ensure_capacity(coefficients, places * heads)?;
+        ensure_capacity(y, nodes * sizes.width())
     }
 
     /// From what it reads, `x` `[N, F]`, to y.

@@ -128,28 +128,31 @@ impl GraphModel {
             (None, None) => panic!("a batch brings the edges of its graphs unless the device keeps them"),
         }
         let graph_sizes = GraphSizes { nodes: self.lists.nodes(), places: bucket_places(self.lists.places()) };
-        let [outputs, d_outputs, read] = self.lens(self.rows());
         self.lists.reserve(graph_sizes.places, self.seen.attributes)?;
         self.layers.iter_mut().try_for_each(|layer| layer.prepare(graph_sizes, learns))?;
-        ensure_capacity(&mut self.outputs, outputs)?;
+        self.ensure_output_capacity(self.rows(), learns)?;
+        if learns { self.ensure_gradient_capacity(graph_sizes) } else { Ok(()) }
+    }
+
+    /// Takes memory for so many rows of what is read and predicted, where they are not those of
+    /// nodes, and for their gradients if a batch `learns`.
+    fn ensure_output_capacity(&mut self, rows: usize, learns: bool) -> Result<()> {
+        let ([width, outputs], by_node, has_head) = (self.widths, self.readout == Readout::Node, self.head.is_some());
+        let read = if by_node { 0 } else { rows * width };
+        ensure_capacity(&mut self.outputs, if has_head { rows * outputs } else { 0 })?;
         ensure_capacity(&mut self.read, read)?;
         ensure_capacity(&mut self.arguments, read)?;
         if !learns {
             return Ok(());
         }
-        ensure_capacity(&mut self.d_outputs, d_outputs)?;
-        ensure_capacity(&mut self.d_read, if self.head.is_some() { read } else { 0 })?;
-        self.shared.ensure_capacity(self.layers.iter().map(|layer| &layer.shape), graph_sizes)?;
-        ensure_capacity(&mut self.shared.d_y, graph_sizes.nodes * self.widths[0])
+        ensure_capacity(&mut self.d_outputs, if has_head || !by_node { rows * outputs } else { 0 })?;
+        ensure_capacity(&mut self.d_read, if has_head { read } else { 0 })
     }
 
-    /// Numbers in outputs, in their gradient and in what is read, where they are not those of
-    /// nodes.
-    fn lens(&self, rows: usize) -> [usize; 3] {
-        let ([width, outputs], by_node) = (self.widths, self.readout == Readout::Node);
-        let outputs_len = if self.head.is_some() { rows * outputs } else { 0 };
-        let d_outputs = if self.head.is_some() || !by_node { rows * outputs } else { 0 };
-        [outputs_len, d_outputs, if by_node { 0 } else { rows * width }]
+    /// Takes memory for the gradients of layers over graphs of these sizes.
+    fn ensure_gradient_capacity(&mut self, graph_sizes: GraphSizes) -> Result<()> {
+        self.shared.ensure_capacity(self.layers.iter().map(|layer| &layer.shape), graph_sizes)?;
+        ensure_capacity(&mut self.shared.d_y, graph_sizes.nodes * self.widths[0])
     }
 
     /// From a batch, with its targets where they are learnt, to the outputs.

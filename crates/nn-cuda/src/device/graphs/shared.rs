@@ -38,9 +38,12 @@ impl Shared {
         })
     }
 
-    /// Numbers in each, in the order of the fields, for layers over graphs of these sizes.
-    fn lens<'a>(layers: impl Iterator<Item = &'a LayerShape>, graph_sizes: GraphSizes) -> [usize; 10] {
-        let GraphSizes { nodes, places } = graph_sizes;
+    /// Takes memory for layers over graphs of these sizes, where there is not as much.
+    pub(super) fn ensure_capacity<'a>(
+        &mut self,
+        layers: impl Iterator<Item = &'a LayerShape>,
+        GraphSizes { nodes, places }: GraphSizes,
+    ) -> Result<()> {
         let layer_lens = |layer: &LayerShape| {
             let (sizes, heads, attributes) = (layer.sizes, layer.sizes.heads as usize, layer.sizes.attributes as usize);
             let is_gat = usize::from(layer.is_gat());
@@ -51,21 +54,7 @@ impl Shared {
             let rows = [values, is_gat * values];
             [widest, widest, values, scored, src, places * heads, rows[0], rows[1], scored * attributes, edge_vectors]
         };
-        layers.map(layer_lens).fold([0; 10], |most, len| std::array::from_fn(|k| most[k].max(len[k])))
-    }
-
-    /// Bytes of it for layers over graphs of these sizes.
-    pub(super) fn bytes<'a>(layers: impl Iterator<Item = &'a LayerShape>, graph_sizes: GraphSizes) -> usize {
-        Shared::lens(layers, graph_sizes).iter().sum::<usize>() * size_of::<f32>()
-    }
-
-    /// Takes memory for layers over graphs of these sizes, where there is not as much.
-    pub(super) fn ensure_capacity<'a>(
-        &mut self,
-        layers: impl Iterator<Item = &'a LayerShape>,
-        graph_sizes: GraphSizes,
-    ) -> Result<()> {
-        let lens = Shared::lens(layers, graph_sizes);
+        let lens = layers.map(layer_lens).fold([0; 10], |most, len| std::array::from_fn(|k| most[k].max(len[k])));
         let Shared { d_y, d_x, d_values, d_dst, d_src, d_scores, rows, edge_rows, d_edge_vectors } = self;
         let [first, second] = rows;
         let buffers = [d_y, d_x, d_values, d_dst, d_src, d_scores, first, second, edge_rows, d_edge_vectors];

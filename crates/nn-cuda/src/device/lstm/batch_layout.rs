@@ -99,14 +99,23 @@ impl<T: Operand> Lstms<T> {
         }
         let sample_positions: Vec<&[(usize, usize)]> = self.bars.iter().map(Bars::sample_positions).collect();
         self.reads.set(&self.over_bars, self.vectors, self.top.read_from(), &sample_positions);
-        ensure_capacity(&mut self.projected, projected_rows * GATES * self.hidden)
+        self.ensure_projected_capacity(projected_rows)
+    }
+
+    /// Takes memory for so many rows of projected inputs, where there is not as much.
+    pub(super) fn ensure_projected_capacity(&mut self, rows: usize) -> Result<()> {
+        ensure_capacity(&mut self.projected, rows * GATES * self.hidden)
+    }
+
+    /// Takes memory for the gradients of so many rows of outputs, if all of them are read.
+    pub(super) fn ensure_d_outputs_capacity(&mut self, rows: usize) -> Result<()> {
+        self.d_outputs.iter_mut().try_for_each(|d_outputs| ensure_capacity(d_outputs, rows * self.hidden))
     }
 
     pub(super) fn ensure_gradient_capacity(&mut self) -> Result<()> {
-        let rows = self.over_bars.rows();
-        self.d_outputs.iter_mut().try_for_each(|d_outputs| ensure_capacity(d_outputs, rows * self.hidden))?;
+        self.ensure_d_outputs_capacity(self.over_bars.rows())?;
         let most = self.bars.iter().map(Bars::count).max().unwrap_or(0);
-        ensure_capacity(&mut self.shared.per_bar_gates, most * GATES * self.hidden)?;
+        self.shared.ensure_gradient_capacity(most, self.hidden)?;
         self.layers.iter_mut().try_for_each(|layer| layer.cells.ensure_gradient_capacity())?;
         self.back.ensure_capacity(&self.over_bars)
     }

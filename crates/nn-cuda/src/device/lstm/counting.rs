@@ -2,63 +2,62 @@
 
 use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD};
 
-use super::{LstmLayer, Lstms, all_are_read};
+use super::{LstmLayer, Lstms};
 use crate::device::bars::Bars;
 use crate::device::carried::Carried;
-use crate::device::cell::{Cells, Shared, inputs};
-use crate::device::inter_layer::InterLayer;
+use crate::device::cell::{Cells, inputs};
 use crate::device::memory_estimate::{MemoryEstimate, MostRows};
 use crate::device::top::Top;
-use crate::ops::{
-    GATES, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrentWeights, States, TileWindows, WorkList,
-};
-use crate::tuning::Tuning;
+use crate::ops::{GatherIndex, InputWeights, MaskNumbers, Operand, TileWindows, WorkList};
+use crate::tuning::{Tuner, Tuning};
 
 impl<T: Operand> Lstms<T> {
     /// Counts what [`Lstms::new`] takes, and what batches do.
     pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
-        let (model, learnt) = (estimate.model, estimate.learnt);
+        let (model, config, learnt) = (estimate.model, estimate.config, estimate.learnt);
+        let mut lstms = estimate.dry_run(|scope| Lstms::<T>::new(scope, model, config, &Tuner::off()));
         for (k, lstm) in model.recurrent_layers().iter().enumerate() {
             Bars::estimate::<T>(estimate, k, lstm.sizes);
         }
         let layers = model.config().layers;
         (0..layers).for_each(|l| LstmLayer::<T>::estimate(estimate, l));
         let parts = (0..layers).map(|l| LstmLayer::<T>::partial_sums_len(estimate, l)).max().unwrap_or(0);
-        Shared::estimate(estimate, parts, learnt.bars.iter().copied().max().unwrap_or(0));
-        let top_bytes = Top::bytes(model, Self::vectors(estimate), estimate.rows());
-        estimate.put("activations", "what is read of windows", top_bytes, BOTH);
-        Self::tally_all_layers(estimate);
+        lstms.shared.estimate(estimate, parts, learnt.bars.iter().copied().max().unwrap_or(0));
+        let (vectors, rows) = (Self::vectors(estimate), estimate.rows);
+        estimate.book("activations", "what is read of windows", BOTH, |scope| {
+            let mut top = Top::new(scope, model, config.arithmetic)?;
+            top.reserve(vectors, rows, model.config().hidden)?;
+            Ok(top)
+        });
+        lstms.tally_all_layers(estimate);
         Self::tally_lists(estimate);
         Carried::estimate(estimate);
     }
 
     /// The most vectors of each timeframe that samples read: one a window, or one for each step of
     /// a run's.
-    fn vectors<'a>(estimate: &'a MemoryEstimate<'_>) -> MostRows<'a> {
+    fn vectors<'a>(estimate: &MemoryEstimate<'a>) -> MostRows<'a> {
         match estimate.config.runs {
-            Some(_) => estimate.rows(),
+            Some(_) => estimate.rows,
             None => MostRows { all: &estimate.batch.windows, learnt: &estimate.learnt.windows },
         }
     }
 
-    /// Memory that exists once for all layers.
-    fn tally_all_layers(estimate: &mut MemoryEstimate<'_>) {
+    /// Counts memory that exists once for all layers.
+    fn tally_all_layers(&mut self, estimate: &mut MemoryEstimate<'_>) {
         let (config, batch, learnt) = (estimate.model.config(), estimate.batch, estimate.learnt);
-        let MostRows { all, learnt: rows_learnt } = estimate.rows();
+        let MostRows { all, learnt: rows_learnt } = estimate.rows;
         let (rows, rows_learnt) = (all.iter().sum::<usize>(), rows_learnt.iter().sum::<usize>());
         // Windows that are stored share nothing, and of series they may.
-        let widths = inputs(estimate.model, 0);
-        let projects_itself = !batch.shares_bars && InputWeights::<T>::are_possible(config.hidden, &widths);
+        let projects_itself = !batch.shares_bars && self.input.is_some();
         let bars: usize = if projects_itself { 0 } else { batch.bars.iter().sum() };
         let projected = if config.layers > 1 { bars.max(rows) } else { bars };
-        let projected = projected * GATES * config.hidden * size_of::<f32>();
-        estimate.put("activations", "projected inputs", projected, BOTH);
-        let back = Gradients::<T>::bytes(rows_learnt, learnt.windows.iter().sum(), config.hidden);
-        let back = back + Gradients::<T>::scratch_bytes_on_gpu(&learnt.windows, config.hidden);
-        estimate.put("activations", "gradients of states and gates", back, BACKWARD);
-        let are_read = all_are_read(estimate.model, estimate.config.runs);
-        let d_outputs = if are_read { rows_learnt * config.hidden * size_of::<f32>() } else { 0 };
-        estimate.put("activations", "gradients of outputs", d_outputs, BACKWARD);
+        estimate.book("activations", "projected inputs", BOTH, |_| self.ensure_projected_capacity(projected));
+        estimate.book("activations", "gradients of states and gates", BACKWARD, |_| {
+            self.back.reserve(rows_learnt, learnt.windows.iter().sum(), config.hidden)?;
+            self.back.reserve_scratch(&learnt.windows, config.hidden)
+        });
+        estimate.book("activations", "gradients of outputs", BACKWARD, |_| self.ensure_d_outputs_capacity(rows_learnt));
     }
 
     /// Lists of windows that a batch uploads.
@@ -86,39 +85,49 @@ impl<T: Operand> Lstms<T> {
 impl<T: Operand> LstmLayer<T> {
     /// Counts layer `l`.
     fn estimate(estimate: &mut MemoryEstimate<'_>, l: usize) {
-        let (model, batch) = (estimate.model, estimate.batch);
-        let (config, drops) = (model.config(), estimate.config.drops_between_layers);
-        let [weights, gradients] = Cells::<T>::bytes(model, l);
-        let input_bytes = if l == 0 { InputWeights::<T>::bytes_on_gpu(config.hidden, &inputs(model, 0)) } else { 0 };
-        let weights =
-            weights + input_bytes + RecurrentWeights::<T>::bytes_on_gpu(config.hidden, model.recurrent_layers().len());
-        estimate.put("parameters", format!("layer {l} in the order of operations"), weights, BOTH);
-        estimate.put("gradients", format!("layer {l} in the order of operations"), gradients, BACKWARD);
-        let rows_and_windows = [estimate.rows().all.iter().sum(), batch.windows.iter().sum()];
-        let may_differ = estimate.config.autotune == Tuning::Fast;
-        let hidden_states = States::<T>::hidden_bytes(rows_and_windows, config.hidden);
-        let cells_and_gates = States::<T>::cell_and_gate_bytes(rows_and_windows, config.hidden);
-        let (is_top, is_checkpointed) = (l + 1 == config.layers, estimate.config.gradient_checkpointing);
-        if is_checkpointed {
-            estimate.put("activations", format!("layer {l}: hidden states"), hidden_states, BOTH);
-        } else {
-            estimate.put("activations", format!("layer {l}: states and gates"), hidden_states + cells_and_gates, BOTH);
-        }
+        let (model, compute, windows) = (estimate.model, estimate.config, &estimate.batch.windows);
+        let (config, name) = (model.config(), format!("layer {l} in the order of operations"));
+        let (mut layer, _) = estimate.book("parameters", &name, BOTH, |scope| {
+            let list = WorkList::empty(scope, config.hidden)?;
+            let layer = LstmLayer::<T>::new(scope, model, l, &list, compute.arithmetic)?;
+            let input = match l {
+                0 => InputWeights::<T>::where_possible(scope, config.hidden, &inputs(model, 0))?,
+                _ => None,
+            };
+            Ok((layer, input))
+        });
+        estimate.book("gradients", &name, BACKWARD, |_| layer.cells.ensure_gradient_capacity());
+        let rows_and_windows: [usize; 2] = [estimate.rows.all.iter().sum(), windows.iter().sum()];
+        let (is_top, is_checkpointed) = (l + 1 == config.layers, compute.gradient_checkpointing);
+        let held = if is_checkpointed { "hidden states" } else { "states and gates" };
+        estimate.book("activations", format!("layer {l}: {held}"), BOTH, |_| {
+            layer.states.reserve_hidden(rows_and_windows, config.hidden)?;
+            if is_checkpointed {
+                return Ok(());
+            }
+            layer.states.reserve_cells_and_gates(rows_and_windows, config.hidden)
+        });
         if is_checkpointed && is_top {
-            estimate.put("activations", "cell states and gates of one layer", cells_and_gates, BOTH);
+            estimate.book("activations", "cell states and gates of one layer", BOTH, |_| {
+                layer.states.reserve_cells_and_gates(rows_and_windows, config.hidden)
+            });
         }
-        let between_launches = States::<T>::scratch_bytes_on_gpu(&batch.windows, config.hidden, may_differ);
         let launched_in = if is_checkpointed && !is_top { BOTH } else { FORWARD };
-        estimate.put("activations", format!("layer {l}: between launches"), between_launches, launched_in);
-        if !is_top {
-            let changed = InterLayer::<T>::bytes(model, estimate.rows(), drops);
-            estimate.put("activations", format!("layer {l}: outputs for the next"), changed, BOTH);
+        let may_differ = compute.autotune == Tuning::Fast;
+        estimate.book("activations", format!("layer {l}: between launches"), launched_in, |_| {
+            layer.states.reserve_scratch(windows, config.hidden, may_differ)
+        });
+        let rows = estimate.rows;
+        if let Some(between) = &mut layer.between {
+            estimate.book("activations", format!("layer {l}: outputs for the next"), BOTH, |_| {
+                between.reserve(rows, config.hidden, compute.drops_between_layers)
+            });
         }
     }
 
     /// Scratch length of the cells of layer `l` between launches.
     fn partial_sums_len(estimate: &MemoryEstimate<'_>, l: usize) -> usize {
-        let (config, rows) = (estimate.model.config(), estimate.rows());
+        let (config, rows) = (estimate.model.config(), estimate.rows);
         let read = match l {
             0 => MostRows { all: &estimate.batch.bars, learnt: &estimate.learnt.bars },
             _ => rows,

@@ -27,9 +27,9 @@ use super::outputs::{OutputRows, Outputs};
 use super::top::Top;
 use crate::ComputeConfig;
 use crate::ops::{
-    DeviceInt8Matrix, Dropped, GATES, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand, RecurrenceSchedule,
-    RecurrentInt8, RecurrentWeights, RowGranularity, States, TensorSlice, UploadBatch, WorkList, recurrence_backward,
-    sum_per_bar,
+    Arithmetic, DeviceInt8Matrix, Dropped, GATES, GatherIndex, Gradients, InputWeights, MaskNumbers, Operand,
+    RecurrenceSchedule, RecurrentInt8, RecurrentWeights, RowGranularity, States, TensorSlice, UploadBatch, WorkList,
+    recurrence_backward, sum_per_bar,
 };
 use crate::tuning::{Choices, Tuner};
 use tuning::ScheduleKey;
@@ -103,21 +103,8 @@ impl<T: Operand> Lstms<T> {
         let (weights, activations, batches) =
             (scope.child("model/parameters/packed"), scope.child("activations"), scope.child("batches"));
         let hidden = model.config().hidden;
-        let widths = inputs(model, 0);
         let over_bars = WorkList::empty(&batches, hidden)?;
-        let layer = |l: usize| {
-            let starts =
-                model.recurrent_layers().iter().map(|lstm| model.layout().range(lstm.layers[l].weight_hh).start);
-            Ok(LstmLayer {
-                cells: Cells::new(&weights, model, l, arithmetic)?,
-                recurrent: RecurrentWeights::zeros(&weights, hidden, &starts.collect::<Vec<_>>())?,
-                int8_weights: None,
-                states: States::zeros(&activations, &over_bars)?,
-                between: (l + 1 < model.config().layers)
-                    .then(|| InterLayer::new(&activations, model, l))
-                    .transpose()?,
-            })
-        };
+        let layer = |l| LstmLayer::new(scope, model, l, &over_bars, arithmetic);
         let top = Top::new(&activations, model, arithmetic)?;
         Ok(Lstms {
             hidden,
@@ -127,9 +114,7 @@ impl<T: Operand> Lstms<T> {
             chunk: None,
             rows: Buffer::zeros(&batches, 0)?,
             row_starts: Vec::new(),
-            input: InputWeights::<T>::are_possible(hidden, &widths)
-                .then(|| InputWeights::zeros(&weights, hidden, &widths))
-                .transpose()?,
+            input: InputWeights::where_possible(&weights, hidden, &inputs(model, 0))?,
             layers: (0..model.config().layers).map(layer).collect::<Result<_>>()?,
             gates_layer: config.gradient_checkpointing.then_some(0),
             over_states: WorkList::empty(&batches, hidden)?,
@@ -418,6 +403,20 @@ impl<T: Operand> Lstms<T> {
 }
 
 impl<T: Operand> LstmLayer<T> {
+    /// Layer `l` of `model`, over an empty `list`; memory for batches is taken when they come.
+    fn new(scope: &Scope, model: &Model, l: usize, list: &WorkList, arithmetic: Arithmetic) -> Result<Self> {
+        let (weights, activations) = (scope.child("model/parameters/packed"), scope.child("activations"));
+        let starts = model.recurrent_layers().iter().map(|lstm| model.layout().range(lstm.layers[l].weight_hh).start);
+        let has_layer_above = l + 1 < model.config().layers;
+        Ok(LstmLayer {
+            cells: Cells::new(&weights, model, l, arithmetic)?,
+            recurrent: RecurrentWeights::zeros(&weights, list.hidden(), &starts.collect::<Vec<_>>())?,
+            int8_weights: None,
+            states: States::zeros(&activations, list)?,
+            between: has_layer_above.then(|| InterLayer::new(&activations, model, l)).transpose()?,
+        })
+    }
+
     /// Input of the layer above in timeframe `k`.
     fn read<'a>(&'a self, k: usize, list: &'a WorkList) -> OutputRows<'a, T> {
         let between = self.between.as_ref().expect("there is a layer above");

@@ -178,27 +178,6 @@ impl<'a> FuseWeights<'a> {
 }
 
 impl FuseMemory {
-    /// Length of each buffer in numbers, in the order of the fields.
-    fn lens(sizes: FuseSizes) -> [usize; 15] {
-        let FuseSizes { samples, tokens, heads, hidden, inner } = sizes;
-        let (rows, weights) = (sizes.rows(), samples * heads * tokens * tokens);
-        let (states, moments, inner) = (rows * hidden, 2 * rows, rows * inner);
-        let forward = [3 * states, weights, states, states, states, moments, inner, states, states, moments];
-        let [qkv, all, seen, sum1, first, moments1, inner, sum2, second, moments2] = forward;
-        let d = [3 * states, weights, inner, states, states];
-        [qkv, all, seen, sum1, first, moments1, inner, sum2, second, moments2, d[0], d[1], d[2], d[3], d[4]]
-    }
-
-    /// Bytes of room for these sizes.
-    pub(crate) fn bytes(sizes: FuseSizes) -> usize {
-        FuseMemory::lens(sizes).iter().sum::<usize>() * size_of::<f32>()
-    }
-
-    /// Bytes of what the backward pass asks a GPU for.
-    pub(crate) fn scratch_bytes_on_gpu(sizes: FuseSizes) -> usize {
-        Scratch::bytes::<f32>(sizes.partial_sums_len())
-    }
-
     /// Buffers for these sizes.
     ///
     /// # Errors
@@ -237,13 +216,23 @@ impl FuseMemory {
     /// Makes ready for so many samples. Memory is taken only where there is less than they need.
     pub(crate) fn ensure_capacity(&mut self, samples: usize) -> Result<()> {
         self.sizes.samples = samples;
-        let lens = FuseMemory::lens(self.sizes);
+        let (rows, FuseSizes { tokens, heads, hidden, inner: width, .. }) = (self.sizes.rows(), self.sizes);
+        let (states, moments, widened) = (rows * hidden, 2 * rows, rows * width);
+        let scores = samples * heads * tokens * tokens;
         let FuseMemory { qkv, weights, seen, sum1, first, moments1, inner, sum2, second, moments2, .. } = self;
-        let forward = [qkv, weights, seen, sum1, first, moments1, inner, sum2, second, moments2];
-        forward.into_iter().zip(lens).try_for_each(|(buffer, len)| ensure_capacity(buffer, len))?;
+        let before_network = [(qkv, 3 * states), (weights, scores), (seen, states), (sum1, states), (first, states)];
+        let network = [(moments1, moments), (inner, widened), (sum2, states), (second, states), (moments2, moments)];
+        let mut forward = before_network.into_iter().chain(network);
+        forward.try_for_each(|(buffer, len)| ensure_capacity(buffer, len))?;
         let FuseMemory { d_qkv, d_scores, d_inner, d_seen, d_tokens, .. } = self;
-        let backward = [d_qkv, d_scores, d_inner, d_seen, d_tokens];
-        backward.into_iter().zip(&lens[10..]).try_for_each(|(buffer, &len)| ensure_capacity(buffer, len))
+        let backward =
+            [(d_qkv, 3 * states), (d_scores, scores), (d_inner, widened), (d_seen, states), (d_tokens, states)];
+        backward.into_iter().try_for_each(|(buffer, len)| ensure_capacity(buffer, len))
+    }
+
+    /// Takes what the backward pass of so many samples asks a GPU for.
+    pub(crate) fn reserve_scratch(&mut self, samples: usize) -> Result<()> {
+        self.scratch.reserve::<f32>(FuseSizes { samples, ..self.sizes }.partial_sums_len())
     }
 }
 

@@ -173,15 +173,6 @@ impl PoolMemory {
         Ok(memory)
     }
 
-    /// Bytes on a GPU with room for these sizes, and for what operations on them ask for.
-    pub(crate) fn bytes_on_gpu(sizes: PoolSizes) -> usize {
-        let [steps, windows, heads, hidden] = sizes.wide();
-        let vectors = windows * hidden;
-        let by_window = 2 * windows * heads * steps + (2 + 3 * heads) * vectors;
-        let numbers = (4 + 2 * heads) * hidden + by_window;
-        numbers * size_of::<f32>() + Scratch::bytes::<f32>(sizes.partial_sums_len())
-    }
-
     /// Ensures capacity for so many windows, which are pooled from now on.
     ///
     /// # Errors
@@ -194,11 +185,23 @@ impl PoolMemory {
         assert!(heads > 0 && hidden.is_multiple_of(heads), "{heads} heads of {hidden} units");
         assert!(steps > 0 && u32::try_from(steps * windows * hidden.max(heads)).is_ok(), "numbers of 32 bits");
         self.sizes.windows = windows as u32;
+        self.reserve(windows)
+    }
+
+    /// Takes memory for so many windows, where there is not as much.
+    pub(crate) fn reserve(&mut self, windows: usize) -> Result<()> {
+        let [steps, _, heads, hidden] = self.sizes.wide();
         let (weights, vectors) = (windows * heads * steps, windows * hidden);
         [&mut self.weights, &mut self.d_scores].into_iter().try_for_each(|buffer| ensure_capacity(buffer, weights))?;
         [&mut self.values, &mut self.d_values].into_iter().try_for_each(|buffer| ensure_capacity(buffer, vectors))?;
         let by_head = [&mut self.sums, &mut self.d_sums, &mut self.d_keys_of];
         by_head.into_iter().try_for_each(|buffer| ensure_capacity(buffer, heads * vectors))
+    }
+
+    /// Takes what operations on so many windows ask a GPU for.
+    pub(crate) fn reserve_scratch(&mut self, windows: usize) -> Result<()> {
+        let sizes = PoolSizes { windows: windows as u32, ..self.sizes };
+        self.scratch.reserve::<f32>(sizes.partial_sums_len())
     }
 }
 
