@@ -107,8 +107,8 @@ impl Midnights {
 
     /// The midnight with which the day of `row` begins, if it carries a time of day; `None` for
     /// others. Beside dates, the offset that the row states tells its day, at midnight as well, and
-    /// beside midnights of an exchange, where its clock has these midnights. A row in UTC without an
-    /// offset is of its day in UTC, beside dates, where no zone is known.
+    /// beside midnights of an exchange, where its clock has these midnights. A row in UTC without
+    /// an offset is of its day in UTC, beside dates, where no zone is known.
     pub(crate) fn before_row(&self, row: &BarRow, zone: Option<&Zone>) -> Option<RowTime> {
         let [_, commonest, _] = self.times_of_day;
         let are_dates = !self.are_utc && commonest == 0;

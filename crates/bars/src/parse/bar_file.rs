@@ -325,8 +325,8 @@ impl BarFile {
         Ok(())
     }
 
-    /// Takes +00:00 for London's clock in winter where other rows state its offset of summer, and all
-    /// rows the one that it has at their times.
+    /// Takes +00:00 for London's clock in winter where other rows state its offset of summer, and
+    /// all rows the one that it has at their times.
     fn settle_offsets(&mut self) -> Result<()> {
         if !(self.states_offset && self.states_utc) {
             return Ok(());

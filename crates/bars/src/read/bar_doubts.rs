@@ -267,8 +267,8 @@ impl BarDoubts {
     }
 }
 
-/// The fault of a row with prices as quoted, behind adjusted ones whose last factor is `factor`: the
-/// step between both is no change of the price.
+/// The fault of a row with prices as quoted, behind adjusted ones whose last factor is `factor`:
+/// the step between both is no change of the price.
 pub(super) fn quoted_price(factor: f64) -> Option<RowFault> {
     ((factor - 1.0).abs() > PRICE_TOLERANCE).then(|| RowFault {
         kind: RowError::NoValue,

@@ -362,8 +362,8 @@ fn a_batch_is_no_larger_than_the_samples_to_train_on() {
     assert!(stage.checkpoint("all", 3) == stage.checkpoint("many", 3));
 }
 
-/// Trains an epoch on `data` in `run`, and asserts that the pages that it takes are planned: no fewer,
-/// and at most 3 % more.
+/// Trains an epoch on `data` in `run`, and asserts that the pages that it takes are planned: no
+/// fewer, and at most 3 % more.
 fn assert_pages_planned(stage: &Stage, data: &str, run: &str, settings: &str) {
     let set = format!("{settings} --set data.residency=resident --set training.epochs=1");
     let plan = stage.succeeds(&format!("plan --data {data} {set}"));

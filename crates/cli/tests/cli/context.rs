@@ -83,8 +83,8 @@ fn a_context_that_has_ended_leaves_samples_to_later_parts() {
     let with_hole = [&weeks[..4], &weeks[last..=last]].concat();
     ingest_beside(&stage, &with_hole, "hole");
     let [error, _] = stage.fails("plan --data hole.h5", 2);
-    assert!(error.contains("look back at; bars of the context DXY, whose last one closes at 2018-"), "{error}");
-    assert!(error.contains("of that; give newer bars of it)"), "{error}");
+    assert!(error.contains("look back at); bars of the context DXY, whose last one closes at 2018-"), "{error}");
+    assert!(error.contains("of that; give newer bars of it: no samples are left"), "{error}");
 }
 
 /// Validation saw the week of a context that lay in training.

@@ -15,6 +15,7 @@ use crate::ops::{
 };
 
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a model has one")]
 pub(super) enum Top {
     /// The states as they are.
     Last,

@@ -51,19 +51,18 @@ impl<T: Operand> States<T> {
     /// # Errors
     /// [`Error::Memory`](megabatch_nn::Error::Memory).
     pub fn ensure_capacity(&mut self, list: &WorkList) -> Result<()> {
-        let rows_and_windows = [list.rows(), list.windows()];
-        self.reserve_hidden(rows_and_windows, list.hidden())?;
-        self.reserve_cells_and_gates(rows_and_windows, list.hidden())
+        self.reserve_hidden(list.rows(), list.windows(), list.hidden())?;
+        self.reserve_cells_and_gates(list.rows(), list.windows(), list.hidden())
     }
 
     /// Ensures capacity for the hidden states of so many rows and windows.
-    pub(crate) fn reserve_hidden(&mut self, [rows, windows]: [usize; 2], hidden: usize) -> Result<()> {
+    pub(crate) fn reserve_hidden(&mut self, rows: usize, windows: usize, hidden: usize) -> Result<()> {
         let [states, _] = lens(rows, windows, hidden);
         ensure_capacity(&mut self.hidden, states)
     }
 
     /// Ensures capacity for the cell states and gates of so many rows and windows.
-    pub(crate) fn reserve_cells_and_gates(&mut self, [rows, windows]: [usize; 2], hidden: usize) -> Result<()> {
+    pub(crate) fn reserve_cells_and_gates(&mut self, rows: usize, windows: usize, hidden: usize) -> Result<()> {
         let [states, gates] = lens(rows, windows, hidden);
         ensure_capacity(&mut self.cell, states)?;
         ensure_capacity(&mut self.gates, gates)

@@ -25,7 +25,7 @@ const YEAR_NS: i64 = 366 * DAY_NS;
 /// Name of the timing in the account of functions.
 pub(super) const CONTEXT_TIMING: &str = "context_timing";
 
-/// What the bars of one instrument of a series tell of the timing of others.
+/// Facts on the bars of one instrument of a series that decide on the timing of others.
 struct MainBars {
     symbol: String,
     base: Timeframe,
@@ -67,8 +67,8 @@ impl MainBars {
         })
     }
 
-    /// True for days and weeks that end at midnights in UTC and may have trades until then: those of
-    /// currencies and coins, and of markets without weekends.
+    /// True for days and weeks that end at midnights in UTC and may have trades until then: those
+    /// of currencies and coins, and of markets without weekends.
     fn have_utc_days(&self) -> bool {
         let have_no_weekends = self.base == Timeframe::D1 && self.weekends == 0;
         let are_open = trades_around_the_clock(&self.symbol) || have_no_weekends;

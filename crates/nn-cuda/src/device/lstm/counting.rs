@@ -97,19 +97,19 @@ impl<T: Operand> LstmLayer<T> {
             Ok((layer, input))
         });
         estimate.book("gradients", &name, BACKWARD, |_| layer.cells.ensure_gradient_capacity());
-        let rows_and_windows: [usize; 2] = [estimate.rows.all.iter().sum(), windows.iter().sum()];
+        let [most_rows, most_windows]: [usize; 2] = [estimate.rows.all.iter().sum(), windows.iter().sum()];
         let (is_top, is_checkpointed) = (l + 1 == config.layers, compute.gradient_checkpointing);
         let held = if is_checkpointed { "hidden states" } else { "states and gates" };
         estimate.book("activations", format!("layer {l}: {held}"), BOTH, |_| {
-            layer.states.reserve_hidden(rows_and_windows, config.hidden)?;
+            layer.states.reserve_hidden(most_rows, most_windows, config.hidden)?;
             if is_checkpointed {
                 return Ok(());
             }
-            layer.states.reserve_cells_and_gates(rows_and_windows, config.hidden)
+            layer.states.reserve_cells_and_gates(most_rows, most_windows, config.hidden)
         });
         if is_checkpointed && is_top {
             estimate.book("activations", "cell states and gates of one layer", BOTH, |_| {
-                layer.states.reserve_cells_and_gates(rows_and_windows, config.hidden)
+                layer.states.reserve_cells_and_gates(most_rows, most_windows, config.hidden)
             });
         }
         let launched_in = if is_checkpointed && !is_top { BOTH } else { FORWARD };
