@@ -13,8 +13,7 @@ use megabatch_bars::{
 };
 use serde_json::{Value, json};
 
-use super::context::CONTEXT;
-use super::context_timing::recorded_timing;
+use super::context_timing::{CONTEXT, recorded_timing};
 use super::existing_series::ExistingSeries;
 use super::functions::{CONTEXT_BARS, FunctionUse, changed_context};
 use super::provenance::{CONTEXT_LIST, LISTS, fingerprint, listed};

@@ -10,15 +10,12 @@ use megabatch_bars::{
 };
 use xxhash_rust::xxh3::Xxh3;
 
-use super::context_timing::timed_recipe;
+use super::context_timing::{CONTEXT, timed_recipe};
 use super::recipe::{Calendar, ContextFile, FeatureList, PipSizes, Recipe, StreamedRecordings};
 use super::spool::SpoolFolder;
 use crate::error::{Context as _, Error, Result};
 use crate::host::Host;
 use crate::text::{plural, utc};
-
-/// Begins the name of what gives the features of another instrument.
-pub(super) const CONTEXT: &str = "context ";
 
 /// Instruments whose bars are in memory.
 pub(super) struct ContextInstruments(Vec<ContextInstrument>);

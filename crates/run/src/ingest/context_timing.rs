@@ -13,7 +13,6 @@ use megabatch_bars::{
 };
 use serde_json::{Value, json};
 
-use super::context::CONTEXT;
 use super::provenance::{LISTS, listed};
 use super::recipe::{Recipe, Windows};
 use crate::error::Result;
@@ -22,6 +21,8 @@ use crate::text::number::seconds;
 
 /// Clocks are compared up to a year after the last bar: bars that come later have a summer, too.
 const YEAR_NS: i64 = 366 * DAY_NS;
+/// Begins the name of another instrument, where functions are named.
+pub(super) const CONTEXT: &str = "context ";
 /// Name of the timing in the account of functions.
 pub(super) const CONTEXT_TIMING: &str = "context_timing";
 
@@ -52,7 +53,7 @@ impl MainBars {
         }
     }
 
-    /// The same of an instrument in a provenance, which tells neither offsets nor early days.
+    /// The facts on an instrument that a provenance tells; it has neither offsets nor early days.
     fn recorded(instrument: &Value) -> Option<Self> {
         let clock = |file: &Value| -> Option<Zone> { file["zone"].as_str()?.parse().ok() };
         let base: Timeframe = instrument["base"].as_str()?.parse().ok()?;

@@ -14,7 +14,7 @@ use rayon::prelude::*;
 use serde_json::Value;
 
 use super::Recipe;
-use super::context::CONTEXT;
+use super::context_timing::CONTEXT;
 use super::functions::age_column;
 use super::provenance::{KeptScaler, LAST_OPEN_TIME, LISTS, instrument, listed, symbols_in};
 use super::source_files::SourceFiles;

@@ -17,9 +17,9 @@ use megabatch_bars::{
 use serde_json::{Value, json};
 
 use super::Recipe;
-use super::context::{CONTEXT, ContextInstruments};
+use super::context::ContextInstruments;
 use super::context_timing::{
-    CONTEXT_TIMING, context_timing, late_days_notes, recorded_timing, remedy_of_other_timing, timing_json,
+    CONTEXT, CONTEXT_TIMING, context_timing, late_days_notes, recorded_timing, remedy_of_other_timing, timing_json,
 };
 use super::recipe::{ContextFile, StreamedRecordings};
 use super::spool::SpoolFolder;
