@@ -265,7 +265,7 @@ impl<T: Pod> Buffer<T> {
     /// The elements of a buffer in host memory.
     ///
     /// # Panics
-    /// If the buffer is on a GPU.
+    /// If the buffer is on a GPU, or booked by a plan.
     pub fn as_slice(&self) -> &[T] {
         let block = self.host();
         // SAFETY: the block holds `len * size_of::<T>()` bytes, initialised (zeroed at first),
@@ -277,7 +277,7 @@ impl<T: Pod> Buffer<T> {
     /// The elements of a buffer in host memory, for writing.
     ///
     /// # Panics
-    /// If the buffer is on a GPU.
+    /// If the buffer is on a GPU, or booked by a plan.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         let block = self.host();
         // SAFETY: as in `as_slice`; `&mut self` makes this the only reference.

@@ -28,10 +28,10 @@ impl Scope {
     /// The same scope of the CPU, whose buffers are page-locked where the system allows it: `gpu`
     /// copies from them without a detour ([`DoubleBufferedUpload`](crate::DoubleBufferedUpload)).
     /// The memory is the driver's, and not of the CPU's pool. Without effect for `gpu` that is the
-    /// CPU.
+    /// CPU or a plan's.
     ///
     /// # Panics
-    /// If this is a scope of a GPU.
+    /// If this is a scope of a GPU or of a plan.
     #[must_use]
     pub fn page_locked(&self, gpu: &Device) -> Scope {
         assert!(matches!(self.device, Device::Cpu(_)), "{}: pages of the host's memory are locked", self.label);
