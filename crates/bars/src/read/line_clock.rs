@@ -95,12 +95,14 @@ impl LineClock {
     fn session_open(&self, row: &BarRow) -> Option<i64> {
         let has_sessions = matches!(self.base, Timeframe::D1 | Timeframe::W1);
         self.known_until.filter(|known| has_sessions && known % DAY_NS == 0)?;
-        let at_midnight = row.stated_day().filter(|_| row.is_at_stated_midnight()).map(RowTime::ns);
-        // A Saturday's midnight in the East is a Friday's close in New York.
-        if let Some(midnight) = at_midnight.filter(|midnight| !is_at_a_weekend(midnight.div_euclid(DAY_NS))) {
-            return Some(midnight - self.stamp_delay_ns);
-        }
         let open = row.stamp.ns() - self.stamp_delay_ns;
+        // An afternoon in UTC is of the next day on some clocks.
+        let is_told = self.known_early_ns > 0 && open.rem_euclid(DAY_NS) >= DAY_NS / 2;
+        let date = row.stated_day().filter(|_| is_told || row.is_at_stated_midnight()).map(RowTime::ns);
+        // A Saturday's midnight in the East is a Friday's close in New York.
+        if let Some(date) = date.filter(|date| !is_at_a_weekend(date.div_euclid(DAY_NS))) {
+            return Some(date - self.stamp_delay_ns);
+        }
         let days = if self.is_early_as_known(row) { SessionDays::SameDay } else { SessionDays::for_one(open) };
         days.open_time(open)
     }
