@@ -992,6 +992,30 @@ class Following(InFolder):
             longer = mb.ingest(past, out=self.folder / "longer.h5", **options)
             self.assertEqual(longer.append(closes[:3]).fingerprint(), few, f"{zone} {hour}")
 
+    def test_a_day_is_followed_by_the_rule_of_the_data(self) -> None:
+        # The nearest midnight in UTC counted: closes were a day late, midnights in the East a day early.
+        import pandas
+
+        days = pandas.bdate_range("2020-01-01", periods=340)
+        close = 100 * np.exp(np.cumsum(np.random.default_rng(1).normal(0, 0.01, len(days))))
+        frame = pandas.DataFrame(
+            {"open": close, "high": close * 1.01, "low": close * 0.99, "close": close, "volume": 9.0}, index=days.rename("time")
+        )
+        past, coming = frame[:260], frame[260:]
+        options: dict[str, Any] = {"timeframes": {"D1": 5}, "features": ["log_return", "range"], "target": "log_return"}
+        options.update(horizon=2, symbol="KO")
+        run = mb.train(mb.ingest(past, out=self.folder / "dates.h5", **options), MODEL, max_steps=2)
+        expected = [one.time for one in run.follow(coming)]
+        self.assertGreater(len(expected), 70)
+        clocks = (("America/New_York", 16, 16), ("Europe/London", 17, 17), ("Asia/Tokyo", 9, 0), ("Australia/Sydney", 16, 0))
+        for place, (zone, hour, later_hour) in enumerate(clocks):
+            known = past.set_index((past.index + pandas.Timedelta(hours=hour)).tz_localize(zone).rename("time"))
+            later = coming.set_index((coming.index + pandas.Timedelta(hours=later_hour)).tz_localize(zone).rename("time"))
+            data = mb.ingest(known, out=self.folder / f"clock{place}.h5", **options)
+            rows = [row for _, row in later.iterrows()]
+            self.assertEqual([one.time for one in run.follow(rows, data=data)], expected, zone)
+            self.assertEqual([one.time for one in run.follow(later, data=data)], expected, zone)
+
     def test_london_in_winter_is_told_from_utc(self) -> None:
         import zoneinfo
 

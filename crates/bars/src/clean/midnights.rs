@@ -26,6 +26,8 @@ const MIDNIGHTS_MIN: usize = 3;
 const AMERICAN_NS: RangeInclusive<i64> = 3 * HOUR_NS..=6 * HOUR_NS;
 /// Midnight of Indian exchanges in UTC, which is the only one at no whole hour.
 const INDIAN_NS: i64 = 18 * HOUR_NS + 30 * MINUTE_NS;
+/// The close of New York's exchanges in UTC, in summer and in winter.
+const NEW_YORKS_CLOSE_NS: [i64; 2] = [20 * HOUR_NS, 21 * HOUR_NS];
 /// Midnights by which later rows are judged.
 const RECENT: usize = 64;
 /// Most rows of a file that are named; further ones are counted.
@@ -107,8 +109,9 @@ impl Midnights {
 
     /// The midnight with which the day of `row` begins, if it carries a time of day; `None` for
     /// others. Beside dates, the offset that the row states tells its day, at midnight as well, and
-    /// beside midnights of an exchange, where its clock has these midnights. A row in UTC without
-    /// an offset is of its day in UTC, beside dates, where no zone is known.
+    /// beside midnights of an exchange, where its clock has these midnights. A row at midnight on
+    /// another clock is of the date that it states. A row in UTC without an offset is of its day in
+    /// UTC, beside dates, where no zone is known.
     pub(crate) fn before_row(&self, row: &BarRow, zone: Option<&Zone>) -> Option<RowTime> {
         let [_, commonest, _] = self.times_of_day;
         let are_dates = !self.are_utc && commonest == 0;
@@ -117,7 +120,7 @@ impl Midnights {
         let stated = match are_dates {
             true if row.is_at_stated_midnight() => row.stated_day().filter(|_| self.is_ahead_of_dates(row)),
             true => row.stated_day(),
-            false => self.stated_midnight(row),
+            false => self.stated_midnight(row).or_else(|| self.at_stated_date(row)),
         };
         stated.or_else(|| self.before(row.stamp, zone))
     }
@@ -129,6 +132,29 @@ impl Midnights {
         let is_one = |ns: i64| self.times_of_day.contains(&time_of_day(ns));
         // Midnights of summer may be written with the offset of winter.
         (self.are_utc && is_one(midnight) && !is_one(row.stamp.ns())).then_some(RowTime::Utc(midnight))
+    }
+
+    /// The midnight of the date that a row states which is at midnight on another clock, beside
+    /// sessions, whose rows in UTC may be opens or closes.
+    pub(crate) fn at_stated_date(&self, row: &BarRow) -> Option<RowTime> {
+        let date = row.stated_day().filter(|_| self.are_utc && row.is_at_stated_midnight())?.ns();
+        let [_, commonest, _] = self.times_of_day;
+        // Midnights of the East are in the afternoon of the day before in UTC.
+        let midnight = date + if commonest < DAY_NS / 2 { commonest } else { commonest - DAY_NS };
+        let is_other = (row.stamp.ns() - midnight).abs() > HOUR_NS;
+        let are_sessions = || SessionDays::told_by(self.recent_ns().iter().copied()) != SessionDays::AsStamped;
+        (is_other && are_sessions()).then_some(RowTime::Utc(midnight))
+    }
+
+    /// The date of a row in UTC without an offset at the close in New York, beside dates of
+    /// sessions, if it is after the `last` bar's. That hour is a midnight of exchanges in the East,
+    /// too, whose row behind the last bar is of the day after the last bar's.
+    pub(crate) fn date_of_close(&self, row: &BarRow, last: i64) -> Option<RowTime> {
+        let RowTime::Utc(ns) = row.stamp else { return None };
+        let date = ns - time_of_day(ns);
+        let is_close = row.east_ns.is_none() && NEW_YORKS_CLOSE_NS.contains(&time_of_day(ns));
+        let is_next = date > last && !is_at_a_weekend(date.div_euclid(DAY_NS));
+        (is_close && is_next && self.are_dates_of_weekdays()).then_some(RowTime::Wall(date))
     }
 
     /// True for a midnight that may be of the day before on other clocks, beside dates of sessions.
@@ -361,6 +387,15 @@ mod tests {
             assert_eq!(own.before_row(&row(21 * DAY_NS + 4 * HOUR_NS, -5), None), None);
             // Another clock has other midnights.
             assert_eq!(own.before_row(&row(evening, 9), None), None);
+        }
+        // The midnight of Tokyo beside opens at nine there, and beside days of a coin.
+        let tokyo =
+            BarRow { east_ns: Some(9 * HOUR_NS), ..BarRow::flat(RowTime::Utc(21 * DAY_NS - 9 * HOUR_NS), 1.0, 1) };
+        let opens: Vec<RowTime> = weekdays(13, 0).into_iter().map(RowTime::Utc).collect();
+        let coin: Vec<RowTime> = (0..30).map(|day| RowTime::Utc(day * DAY_NS)).collect();
+        for (stamps, day) in [(opens, 21), (coin, 20)] {
+            let found = midnights(&stamps).unwrap().before_row(&tokyo, None);
+            assert_eq!(found, Some(RowTime::Utc(day * DAY_NS)));
         }
     }
 

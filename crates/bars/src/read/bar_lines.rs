@@ -167,16 +167,17 @@ impl BarLines {
     }
 
     /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
-    /// day is that of its date where nearly all rows of theirs were midnights. If they have
-    /// volumes, fillers show by that. Fillers with which they end go on. If their last prices were
-    /// adjusted, rows with prices as quoted are refused.
+    /// day is that of its date where nearly all rows of theirs were midnights, or closes of their
+    /// days. If they have volumes, fillers show by that. Fillers with which they end go on. If their
+    /// last prices were adjusted, rows with prices as quoted are refused.
     #[must_use]
     pub fn following(self, summary: &ReadSummary) -> Self {
         let had_volume = self.had_volume || summary.bars.without_volume < summary.bars.all;
         let (known_midnights, known_fillers) = (summary.midnights.clone(), summary.last_fillers);
         let adjusted = summary.files.last().and_then(|file| file.adjusted.as_ref());
         let known_factor = adjusted.map(|adjusted| adjusted.last_factor);
-        BarLines { known_midnights, known_factor, known_fillers, had_volume, ..self }
+        let clock = self.clock.following_early(summary.early_ns);
+        BarLines { clock, known_midnights, known_factor, known_fillers, had_volume, ..self }
     }
 
     /// The reader of bars that follow others with a volume. Flat ones without a volume fill time at
@@ -435,7 +436,7 @@ impl BarLines {
         let timed = match row {
             Ok(row) => match self.clock.open_time(&row, self.reached)? {
                 Ok(open_time) => {
-                    if let Some(live) = self.clock.live_week(row.stamp, self.reached) {
+                    if let Some(live) = self.clock.live_week(&row, self.reached) {
                         self.notes.push(format!("{}: line {line} is {}", self.name.display(), live.remark()));
                     }
                     self.check_spacing(open_time)?;
@@ -554,7 +555,14 @@ impl BarLines {
         let states_day = row.stated_day().is_some();
         let can_tell = |stamp: &RowTime| states_day || stamp.is_on_the_clock_of(row.stamp);
         let own = Midnights::told_by(|| self.day_stamps.iter().copied().filter(can_tell));
-        own.as_ref().or(self.known_midnights.as_ref())?.before_row(row, self.clock.zone(row).ok())
+        let known = self.known_midnights.as_ref();
+        // The bars before tell sessions better than a few rows do.
+        if let Some(midnight) = known.and_then(|known| known.at_stated_date(row)) {
+            return Some(midnight);
+        }
+        let told = own.as_ref().or(known)?;
+        let last = self.reached.or(self.known_until);
+        told.before_row(row, self.clock.zone(row).ok()).or_else(|| told.date_of_close(row, last?))
     }
 
     /// The bar of a row that comes after all others; `None` for a bar that was known before.

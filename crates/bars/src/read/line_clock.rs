@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::clean::order::no_such_time;
-use crate::clean::sessions::{LiveWeek, SessionDays};
+use crate::clean::sessions::{LiveWeek, SessionDays, is_at_a_weekend};
 use crate::error::{Error, Result};
 use crate::parse::fields::RowFields;
 use crate::parse::format::RowFormat;
@@ -11,7 +11,7 @@ use crate::parse::options::ReadOptions;
 use crate::parse::own_zone::OwnZone;
 use crate::parse::row::{BarRow, RowFault};
 use crate::time::timeframe::Timeframe;
-use crate::time::timestamp::{DAY_NS, RowTime};
+use crate::time::timestamp::{DAY_NS, HOUR_NS, RowTime};
 use crate::time::zone::{Occurrence, Zone};
 
 /// Times of rows of `base` bars, whose later rows are not known.
@@ -30,6 +30,8 @@ pub(super) struct LineClock {
     own: Option<OwnZone>,
     /// Open time of the last bar that was known before.
     known_until: Option<i64>,
+    /// Longest time by which a day or a week that was known before opens before its own time.
+    known_early_ns: i64,
 }
 
 impl LineClock {
@@ -43,7 +45,14 @@ impl LineClock {
             fallback: options.fallback_zone.clone(),
             own: None,
             known_until,
+            known_early_ns: 0,
         }
+    }
+
+    /// The clock of bars that follow days or weeks which open up to `early_ns` before their own
+    /// time.
+    pub(super) fn following_early(self, early_ns: i64) -> Self {
+        LineClock { known_early_ns: early_ns, ..self }
     }
 
     /// Takes the zone that a header names. Returns a remark if it is another one than the fallback,
@@ -69,35 +78,55 @@ impl LineClock {
 
     /// When the row's bar opens, behind the last row's bar, which opened at `reached`.
     pub(super) fn open_time(&self, row: &BarRow, reached: Option<i64>) -> Result<Result<i64, RowFault>> {
-        let delay_ns = self.stamp_delay_ns;
-        if let Some(live) = self.live_week(row.stamp, reached) {
+        if let Some(live) = self.live_week(row, reached) {
             return Ok(Ok(live.start));
         }
-        if let Some(open_time) = self.session_open(row.stamp.ns() - delay_ns) {
+        if let Some(open_time) = self.session_open(row) {
             return Ok(Ok(open_time));
         }
         let utc_ns = match row.stamp {
             RowTime::Utc(ns) => Ok(ns),
             RowTime::Wall(ns) => self.utc_ns(ns, self.zone(row)?, reached),
         };
-        Ok(utc_ns.map(|utc_ns| utc_ns - delay_ns))
+        Ok(utc_ns.map(|utc_ns| utc_ns - self.stamp_delay_ns))
     }
 
     /// When a daily or weekly bar opens that follows bars of sessions, which open at midnights.
-    fn session_open(&self, open: i64) -> Option<i64> {
+    fn session_open(&self, row: &BarRow) -> Option<i64> {
         let has_sessions = matches!(self.base, Timeframe::D1 | Timeframe::W1);
-        let are_sessions = has_sessions && self.known_until.is_some_and(|known| known % DAY_NS == 0);
-        SessionDays::for_one(open).open_time(open).filter(|_| are_sessions)
+        self.known_until.filter(|known| has_sessions && known % DAY_NS == 0)?;
+        let open = row.stamp.ns() - self.stamp_delay_ns;
+        // An afternoon in UTC is of the next day on some clocks.
+        let is_told = self.known_early_ns > 0 && open.rem_euclid(DAY_NS) >= DAY_NS / 2;
+        let date = row.stated_day().filter(|_| is_told || row.is_at_stated_midnight()).map(RowTime::ns);
+        // A Saturday's midnight in the East is a Friday's close in New York.
+        if let Some(date) = date.filter(|date| !is_at_a_weekend(date.div_euclid(DAY_NS))) {
+            return Some(date - self.stamp_delay_ns);
+        }
+        let days = if self.is_early_as_known(row) { SessionDays::SameDay } else { SessionDays::for_one(open) };
+        days.open_time(open)
+    }
+
+    /// True if the date of a row's time begins no longer before it than known days opened before
+    /// theirs: the rows of both may be closes of their days. A clock may be moved by an hour.
+    fn is_early_as_known(&self, row: &BarRow) -> bool {
+        let utc_ns = match row.stamp {
+            RowTime::Utc(ns) => Some(ns),
+            RowTime::Wall(ns) => self.zone(row).ok().map(|zone| zone.utc_ns(ns)),
+        };
+        let open = row.stamp.ns() - self.stamp_delay_ns;
+        let early_ns = utc_ns.map(|utc_ns| utc_ns - self.stamp_delay_ns - (open - open.rem_euclid(DAY_NS)));
+        self.known_early_ns > 0 && early_ns.is_some_and(|early_ns| early_ns <= self.known_early_ns + HOUR_NS)
     }
 
     /// The week within which a row is stamped, where the bars so far are of Mondays before it. The
     /// last row's bar opened at `reached`.
-    pub(super) fn live_week(&self, stamp: RowTime, reached: Option<i64>) -> Option<LiveWeek> {
+    pub(super) fn live_week(&self, row: &BarRow, reached: Option<i64>) -> Option<LiveWeek> {
         let is_monday = |time: i64| Timeframe::W1.bin(time).start == time;
         let before = reached.or(self.known_until).filter(|&time| self.base == Timeframe::W1 && is_monday(time))?;
-        let day = self.session_open(stamp.ns() - self.stamp_delay_ns)?;
+        let day = self.session_open(row)?;
         let start = Timeframe::W1.bin(day).start;
-        (before < start && start < day).then_some(LiveWeek { stamp, day, start })
+        (before < start && start < day).then_some(LiveWeek { stamp: row.stamp, day, start })
     }
 
     /// Zone of a row without offset.

@@ -190,6 +190,52 @@ fn a_day_that_carries_a_time_of_day_is_that_of_its_date() {
     }
 }
 
+/// A close was rounded to the nearest midnight in UTC, and a midnight in the East was of the day
+/// before.
+#[test]
+fn a_day_is_told_as_by_the_days_before() {
+    let known = 17_529 * DAY_NS; // Friday 2017-12-29
+    let past = ["18", "19", "20", "21", "22", "25", "26", "27", "28", "29"];
+    let coming = ["01", "02", "03", "04", "05", "08"];
+    for (zone, before, then) in [
+        // Closes, in UTC as well.
+        ("UTC", " 16:00:00-05:00", " 16:00:00-05:00"),
+        ("UTC", " 15:15:00-06:00", " 15:15:00-06:00"),
+        ("UTC", " 17:30:00+01:00", " 17:30:00+01:00"),
+        ("UTC", " 16:30:00+00:00", " 16:30:00+00:00"),
+        ("UTC", " 21:00:00+00:00", " 21:00:00+00:00"),
+        ("UTC", " 16:00:00", " 16:00:00"),
+        ("Asia/Tokyo", " 15:00:00", " 15:00:00"),
+        ("UTC", "", " 21:00:00+00:00"),
+        // Closes after opens.
+        ("UTC", " 09:30:00-05:00", " 16:00:00-05:00"),
+        ("UTC", " 09:00:00+01:00", " 17:30:00+01:00"),
+        // Midnights and dates after opens and closes.
+        ("UTC", " 16:00:00-05:00", " 00:00:00-05:00"),
+        ("UTC", " 16:30:00+00:00", ""),
+        ("UTC", " 22:00:00+01:00", " 00:00:00+01:00"),
+        ("UTC", " 09:00:00+09:00", " 00:00:00+09:00"),
+        ("UTC", " 15:00:00+09:00", " 00:00:00+09:00"),
+        ("UTC", " 10:00:00+11:00", " 00:00:00+11:00"),
+        ("UTC", " 16:00:00+11:00", " 00:00:00+11:00"),
+        ("UTC", " 09:30:00+09:00", " 00:00:00+09:00"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("X.csv");
+        fs::write(&path, past.map(|day| format!("2017-12-{day}{before},1,2,1,2\n")).concat()).unwrap();
+        let options = ReadOptions { base: Some(Timeframe::D1), ..in_zone(zone) };
+        let summary = read(&[path], &options).unwrap().summary;
+        assert_eq!(summary.last_bar.open_time, known, "{before}");
+        let mut lines = BarLines::new(Path::new("live"), &options, Timeframe::D1, Some(known)).following(&summary);
+        let mut days = Vec::new();
+        for day in coming {
+            let bars = lines.push(format!("2018-01-{day}{then},1,2,1,2").as_bytes()).unwrap();
+            days.extend(bars.iter().map(|bar| (bar.open_time - known) / DAY_NS));
+        }
+        assert_eq!(days, [3, 4, 5, 6, 7, 10], "{before} {then}");
+    }
+}
+
 #[test]
 fn a_weekly_bar_is_of_its_week() {
     let known = 17_532 * DAY_NS; // Monday 2018-01-01
