@@ -68,9 +68,8 @@ class Context:
         named = _megabatch.feature_columns(self._features)
         own = [name for name in further if _features.is_plain(name) and (self._for_functions or name in named)]
         columns = {name: values for name, values in bars.columns.items() if name not in further or name in own}
-        zone = None if bars.is_utc else self._read_by.get("zone")
-        written = dataclasses.replace(bars, columns=columns, zone=zone)
-        options = [(name, value) for name, value in self._read_by.items() if name != "zone"]
+        written = dataclasses.replace(bars, columns=columns, zone=None)
+        options = [(name, value) for name, value in self._read_by.items() if name != "zone" or not bars.is_utc]
         options.append(("symbol", self.symbol))
         for option, names in (("features", self._features), ("function-columns", [f"column:{name}:last" for name in own])):
             if names:
