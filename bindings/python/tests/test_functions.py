@@ -409,6 +409,13 @@ class Functions(InFolder):
             told = "warning: context DXY: its times have no offset and are read in the zone America/New_York"
             self.assertEqual(sum(told in line for line in log.output), int(other is not dollar), log.output)
 
+    def test_an_instrument_of_a_context_has_a_name(self) -> None:
+        frame = self.frame()
+        for name in ("", " "):
+            # It was a KeyError.
+            with self.assertRaisesRegex(mb.ConfigError, "^context: an instrument has no name"):
+                mb.ingest(frame, context={name: frame}, **OPTIONS)
+
     def test_context_frames_have_the_times_that_the_bars_have(self) -> None:
         frame = self.frame()[["time", "open", "high", "low", "close"]]
         dollar = in_longer_bars(frame, "5min")

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from . import _features, _frames, _megabatch
 from ._display import log_note
-from .errors import DataError
+from .errors import ConfigError, DataError
 
 Timing = tuple[str, str | None]
 """The timeframe of the bars beside which other instruments stand, and the clock of their dates where it is behind UTC."""
@@ -30,6 +30,8 @@ class Context:
     def __init__(
         self, symbol: str, frame: Any, features: Sequence[str], read_by: Mapping[str, str], for_functions: bool
     ) -> None:
+        if not str(symbol).strip():
+            raise ConfigError('context: an instrument has no name; name each, such as {"DXY": frame}', key="context")
         self.symbol = symbol
         self._features = list(features)
         self._read_by = read_by
