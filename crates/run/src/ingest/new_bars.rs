@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::text::{shown, utc};
 
 /// Requires that the bars of `recordings`, which lie in `bars`, begin where those of the series do,
-/// that they come of the same files and of new ones, that new prices are adjusted where those before
-/// them are, and that bars after the last of the series lie as the others do.
+/// that they come of the same files and of new ones, that new prices are adjusted where those
+/// before them are, and that bars after the last of the series lie as the others do.
 ///
 /// # Errors
 /// A data error that names the file or the bar.

@@ -233,8 +233,8 @@ fn require_room_for_bars(recipe: &Recipe, folder: &Path) -> Result<()> {
     require_free(folder, rows * (SpooledBars::bar_bytes(columns) as u64 + parsed_row_bytes(columns)), "parsed bars")
 }
 
-/// Refuses a series that windows were converted to, which it tells: it has no bars that no window
-/// shows.
+/// Refuses a series that was converted from windows, which its attribute tells: it has no bars that
+/// no window shows.
 fn refuse_converted(file: &SeriesFile) -> Result<()> {
     match file.attribute("time_kind")? {
         None => Ok(()),
