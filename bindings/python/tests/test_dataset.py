@@ -424,7 +424,7 @@ class Appended(InFolder):
             ds.append(new.rename(self.folder / "GBPUSD.csv"))
         self.assertEqual(ds.path.read_bytes(), before)
         windows = self.series(layout="windows")
-        with self.assertRaises(mb.MegabatchError):
+        with self.assertRaisesRegex(mb.DataError, "/@layout: expected a series, as `ingest` writes it, found windows"):
             windows.append(old)
 
 

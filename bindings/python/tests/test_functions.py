@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import signal
 import subprocess
 from typing import Any
@@ -400,8 +401,20 @@ class Functions(InFolder):
         for own, other in ((frame, on_the_wall(dollar)), (on_the_wall(frame), dollar), (on_the_wall(frame), on_the_wall(dollar))):
             ds = mb.ingest(own[:9000], context={"DXY": other}, out=self.folder / "own.h5", **options)
             mb.leak(ds, samples=1, context={"DXY": other})
-            ds = mb.ingest(own, context={"DXY": other}, out=self.folder / "own.h5", **options)
+            with self.assertLogs("megabatch", "WARNING") as log:
+                logging.getLogger("megabatch").warning("the only one")
+                ds = mb.ingest(own, context={"DXY": other}, out=self.folder / "own.h5", **options)
             self.assertEqual(ds.fingerprint(), expected)
+            # They were read so without a word.
+            told = "warning: context DXY: its times have no offset and are read in the zone America/New_York"
+            self.assertEqual(sum(told in line for line in log.output), int(other is not dollar), log.output)
+
+    def test_an_instrument_of_a_context_has_a_name(self) -> None:
+        frame = self.frame()
+        for name in ("", " "):
+            # It was a KeyError.
+            with self.assertRaisesRegex(mb.ConfigError, "^context: an instrument has no name"):
+                mb.ingest(frame, context={name: frame}, **OPTIONS)
 
     def test_context_frames_have_the_times_that_the_bars_have(self) -> None:
         frame = self.frame()[["time", "open", "high", "low", "close"]]

@@ -950,6 +950,8 @@ class Following(InFolder):
             for bars in (list(frame[160:].itertuples()), quoted):
                 with self.assertRaisesRegex(mb.DataError, "an adjusted close, such as in Adj Close, .* the last times 0.9830"):
                     list(run.follow(bars))
+            with self.assertRaisesRegex(mb.DataError, "^the frame: expected an adjusted close, .* the last times 0.9830"):
+                mb.open(self.folder / f"{factor}.h5").append(quoted)
             with run.follow() as follower:
                 pushed = [follower.push(bar) for _, bar in frame[160:].iterrows()]
             self.assertEqual([one.time for one in pushed if one is not None], expected)

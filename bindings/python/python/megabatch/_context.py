@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from . import _features, _frames, _megabatch
 from ._display import log_note
-from .errors import DataError
+from .errors import ConfigError, DataError
 
 Timing = tuple[str, str | None]
 """The timeframe of the bars beside which other instruments stand, and the clock of their dates where it is behind UTC."""
@@ -30,6 +30,8 @@ class Context:
     def __init__(
         self, symbol: str, frame: Any, features: Sequence[str], read_by: Mapping[str, str], for_functions: bool
     ) -> None:
+        if not str(symbol).strip():
+            raise ConfigError('context: an instrument has no name; name each, such as {"DXY": frame}', key="context")
         self.symbol = symbol
         self._features = list(features)
         self._read_by = read_by
@@ -68,9 +70,8 @@ class Context:
         named = _megabatch.feature_columns(self._features)
         own = [name for name in further if _features.is_plain(name) and (self._for_functions or name in named)]
         columns = {name: values for name, values in bars.columns.items() if name not in further or name in own}
-        zone = None if bars.is_utc else self._read_by.get("zone")
-        written = dataclasses.replace(bars, columns=columns, zone=zone)
-        options = [(name, value) for name, value in self._read_by.items() if name != "zone"]
+        written = dataclasses.replace(bars, columns=columns, zone=None)
+        options = [(name, value) for name, value in self._read_by.items() if name != "zone" or not bars.is_utc]
         options.append(("symbol", self.symbol))
         for option, names in (("features", self._features), ("function-columns", [f"column:{name}:last" for name in own])):
             if names:

@@ -336,6 +336,8 @@ class Dataset:
         """
         options = _named(locals())
         self._require_whole("append")
+        if self.layout != "series":
+            raise DataError(f"{self._path}: /@layout: expected a series, as `ingest` writes it, found {self.layout}")
         # A file of one instrument has its symbol alone.
         known = self.instruments or tuple(filter(None, [self._facts["symbol"]]))
         unnamed = known[0] if len(known) == 1 else ""

@@ -40,6 +40,8 @@ pub struct Adjustments {
 
 /// Relative change of the factor from one bar to the next that no rounding of prices explains.
 const FACTOR_CHANGE_MIN: f64 = 0.001;
+/// Largest distance from 1 of the factor of prices that are as quoted.
+const FACTOR_TOLERANCE: f64 = 1e-6;
 
 /// A share that became several, or several that became one.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -82,6 +84,17 @@ impl Adjustments {
             Ok(())
         })?;
         Ok(adjustments)
+    }
+
+    /// Description of the adjusted close that bars behind these must have; `None` where the last
+    /// factor is 1. The step from adjusted prices to those as quoted is no change of the price.
+    pub(crate) fn expected_behind(&self) -> Option<String> {
+        let factor = self.last_factor;
+        ((factor - 1.0).abs() > FACTOR_TOLERANCE).then(|| {
+            format!(
+                "an adjusted close, such as in Adj Close, in the first bar and all others: the prices of before were adjusted by theirs, the last times {factor:.4}"
+            )
+        })
     }
 }
 

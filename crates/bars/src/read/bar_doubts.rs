@@ -6,9 +6,7 @@ use crate::clean::fillers::KnownRun;
 use crate::clean::gaps::Gap;
 use crate::clean::jumps::PAIR_SPACING_MAX_NS;
 use crate::clean::weekly_close::WeekEnds;
-use crate::error::row_error::RowError;
 use crate::parse::format_name::FormatName;
-use crate::parse::row::RowFault;
 use crate::parse::symbol::is_currency_pair;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{DAY_NS, HOUR_NS, display_utc};
@@ -265,17 +263,6 @@ impl BarDoubts {
             bar.close
         ))
     }
-}
-
-/// The fault of a row with prices as quoted, behind adjusted ones whose last factor is `factor`:
-/// the step between both is no change of the price.
-pub(super) fn quoted_price(factor: f64) -> Option<RowFault> {
-    ((factor - 1.0).abs() > PRICE_TOLERANCE).then(|| RowFault {
-        kind: RowError::NoValue,
-        expected: format!(
-            "an adjusted close, such as in Adj Close, in the first bar and all others: the prices of before were adjusted by theirs, the last times {factor:.4}"
-        ),
-    })
 }
 
 /// True if bars that open at two instants are of one day in UTC.

@@ -8,6 +8,7 @@ use crate::error::message::shortened;
 use crate::error::row_error::{OnError, RowError, RowFix};
 use crate::error::{Error, Result};
 use crate::parse::adjusted_column::AdjustedColumn;
+use crate::parse::adjustment::Adjustments;
 use crate::parse::assumed_volume::AssumedVolume;
 use crate::parse::bar_file::{choose_prices, may_be_cut};
 use crate::parse::fields::RowFields;
@@ -19,7 +20,7 @@ use crate::parse::own_columns::OwnColumns;
 use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol::is_name_of;
 use crate::parse::symbol_column::{SharedTimes, SymbolColumn, symbol_in, symbols_of_rows};
-use crate::read::bar_doubts::{BarDoubts, KnownBars, quoted_price};
+use crate::read::bar_doubts::{BarDoubts, KnownBars};
 use crate::read::line_clock::LineClock;
 use crate::read::summary::ReadSummary;
 use crate::time::date_order::split_named_month;
@@ -78,8 +79,8 @@ pub struct BarLines {
     passed_over: u64,
     /// Midnights of the rows of days that were known before.
     known_midnights: Option<Midnights>,
-    /// Factor of the last prices that were known before; `None` where they are as quoted.
-    known_factor: Option<f64>,
+    /// Description of the adjusted close that rows behind the known bars must have.
+    expected_adjusted: Option<String>,
     /// Times of the rows of days so far; their midnights in the place of times of day.
     day_stamps: Vec<RowTime>,
     doubts: BarDoubts,
@@ -137,7 +138,7 @@ impl BarLines {
             known_until,
             passed_over: 0,
             known_midnights: None,
-            known_factor: None,
+            expected_adjusted: None,
             day_stamps: Vec::new(),
             doubts: BarDoubts::new(base, options.symbol.as_deref()),
             warnings: Vec::new(),
@@ -175,9 +176,9 @@ impl BarLines {
         let had_volume = self.had_volume || summary.bars.without_volume < summary.bars.all;
         let (known_midnights, known_fillers) = (summary.midnights.clone(), summary.last_fillers);
         let adjusted = summary.files.last().and_then(|file| file.adjusted.as_ref());
-        let known_factor = adjusted.map(|adjusted| adjusted.last_factor);
+        let expected_adjusted = adjusted.and_then(Adjustments::expected_behind);
         let clock = self.clock.following_early(summary.early_ns);
-        BarLines { clock, known_midnights, known_factor, known_fillers, had_volume, ..self }
+        BarLines { clock, known_midnights, expected_adjusted, known_fillers, had_volume, ..self }
     }
 
     /// The reader of bars that follow others with a volume. Flat ones without a volume fill time at
@@ -578,8 +579,8 @@ impl BarLines {
             return Ok(None);
         }
         let is_quoted = self.format.is_some_and(|format| format.columns.adjusted.is_none());
-        if let Some(fault) = self.known_factor.filter(|_| is_quoted).and_then(quoted_price) {
-            return Err(fault);
+        if let Some(expected) = self.expected_adjusted.as_ref().filter(|_| is_quoted) {
+            return Err(RowFault { kind: RowError::NoValue, expected: expected.clone() });
         }
         match &self.last {
             Some((last, earlier)) if *last == open_time && earlier.is_copy_of(&row) => {

@@ -1,5 +1,5 @@
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::bars::Bar;
 use crate::clean::gaps::Gaps;
@@ -227,6 +227,24 @@ impl ReadSummary {
     /// Fixed rows of all files of one kind.
     pub fn fixed(&self, kind: RowFix) -> u64 {
         self.files.iter().map(|file| rows_of(&file.fixed, kind)).sum()
+    }
+
+    /// Files with prices as quoted that begin after the last bar of the files before them, whose
+    /// prices are adjusted, each with what its rows must have. Files with bars in common were
+    /// compared.
+    pub fn quoted_behind_adjusted(&self) -> Vec<(&Path, String)> {
+        let mut found = Vec::new();
+        let mut last: Option<&FileSummary> = None;
+        for file in self.files.iter().filter(|file| file.last_open_time.is_some()) {
+            let before = last.filter(|before| before.last_open_time < file.first_open_time);
+            let adjusted = before.filter(|_| file.adjusted.is_none()).and_then(|before| before.adjusted.as_ref());
+            let expected = adjusted.and_then(Adjustments::expected_behind);
+            found.extend(expected.map(|expected| (file.path.as_path(), expected)));
+            if last.is_none_or(|before| before.last_open_time <= file.last_open_time) {
+                last = Some(file);
+            }
+        }
+        found
     }
 }
 

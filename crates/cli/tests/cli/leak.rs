@@ -125,6 +125,18 @@ fn bars_and_series_that_do_not_belong_together_are_refused() {
     assert!(message.contains("series.h5: /series/M5/values is not what its bars give"), "{message}");
 }
 
+/// It was told of a change of the attribute time_kind.
+#[test]
+fn a_series_that_was_windows_is_not_proven() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 8 --seed 5");
+    stage.succeeds("ingest bars.csv --out series.h5 --timeframes M1:8,M5:4 --target log_return --horizon 2 --stride 8");
+    stage.succeeds("convert series.h5 windows.h5 --to windows");
+    stage.succeeds("convert windows.h5 back.h5");
+    let [message, _] = stage.fails("leak back.h5 --samples 2", 3);
+    assert!(message.contains("back.h5: it was converted from windows"), "{message}");
+}
+
 #[test]
 fn a_file_that_says_something_else_of_its_bars_is_refused() {
     type Change = (&'static str, fn(&hdf5::File));

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, BinClock, ColumnFeature, ContextBars,
-    ContextReach, ContextTiming, Feature, FunctionCall, FunctionColumn, FunctionTargets, SpooledBars, TargetKind,
-    Timeframe, bars_after_context, context_bars, context_reach, names_in_context, shared_features,
+    ContextReach, ContextTiming, Feature, FunctionCall, FunctionColumn, FunctionTargets, ReadSummary, SpooledBars,
+    TargetKind, Timeframe, Zone, bars_after_context, context_bars, context_reach, names_in_context, shared_features,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -83,7 +83,7 @@ impl ContextInstrument {
         let plain: Vec<Feature> = own.iter().filter(without_columns).cloned().collect();
         let mut read = read_bars(recipe, file, &plain, &[], folder, host)?;
         let summary = &read.recordings.universe.recordings[0].summary;
-        for warning in &summary.warnings {
+        for warning in summary.warnings.iter().chain(&clock_doubt(summary, recipe.zone.as_ref())) {
             host.observer.note(&format!("warning: {CONTEXT}{}: {warning}", file.symbol));
         }
         let named = summary.files.iter();
@@ -148,6 +148,18 @@ impl ContextInstrument {
         }
         format!("{:032x}", hash.digest128())
     }
+}
+
+/// A doubt about times without an offset that are read by the `stated` clock, which may be that of
+/// the bars beside these alone. A day tells no clock.
+pub(super) fn clock_doubt(summary: &ReadSummary, stated: Option<&Zone>) -> Option<String> {
+    let zone = stated.filter(|zone| summary.base < Timeframe::D1 && **zone != Zone::utc())?;
+    let is_read_by_it = summary.files.iter().any(|file| file.zone.as_ref() == Some(zone));
+    is_read_by_it.then(|| {
+        format!(
+            "its times have no offset and are read in the zone {zone}, as those of the bars; where they are of another clock, give times with an offset, such as +00:00"
+        )
+    })
 }
 
 /// All bars of a spool.

@@ -3,7 +3,7 @@
 use megabatch_bars::{Bars, ColumnFeature, ContextTiming, Feature, shared_features};
 
 use super::Recipe;
-use super::context::{in_memory, read_bars};
+use super::context::{clock_doubt, in_memory, read_bars};
 use super::context_timing::timed_recipe;
 use super::recipe::ContextFile;
 use super::series::in_folder;
@@ -45,7 +45,8 @@ impl ContextTable {
         let seen: Vec<ColumnFeature> = known.iter().filter(is_seen_only).cloned().collect();
         let read = read_bars(recipe, file, &features, &seen, folder, host)?;
         let columns = own.into_iter().chain(seen.iter().map(ColumnFeature::column)).map(str::to_owned).collect();
-        let warnings = read.recordings.universe.recordings[0].summary.warnings.clone();
+        let summary = &read.recordings.universe.recordings[0].summary;
+        let warnings = summary.warnings.iter().cloned().chain(clock_doubt(summary, recipe.zone.as_ref())).collect();
         Ok(ContextTable { bars: in_memory(&read.bars[0])?, columns, warnings })
     }
 }

@@ -17,8 +17,8 @@ use crate::error::{Error, Result};
 use crate::text::{shown, utc};
 
 /// Requires that the bars of `recordings`, which lie in `bars`, begin where those of the series do,
-/// that they come of the same files and of new ones, and that those after the last of the series
-/// lie as the others do.
+/// that they come of the same files and of new ones, that new prices are adjusted where those
+/// before them are, and that bars after the last of the series lie as the others do.
 ///
 /// # Errors
 /// A data error that names the file or the bar.
@@ -26,6 +26,7 @@ pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], ke
     let (out, roles) = (kept.path(), Roles::from_provenance(&kept.provenance));
     for (Recording { symbol, summary, .. }, bars) in recordings.iter().zip(bars) {
         roles.require_same(summary, out)?;
+        roles.require_adjusted(summary)?;
         let Some(then) = instrument(&kept.provenance, symbol) else { continue };
         let first = then["first_open_time_ns"].as_i64();
         let is_moved = first.is_some_and(|first| first != summary.first_open_time);
@@ -244,6 +245,18 @@ impl<'a> Roles<'a> {
             Some(path) => Err(Error::data(format!(
                 "{}: its bars were compared and not read when {out} was made, and would be read now, as {base} bars; nothing was written: ingest all files anew",
                 path.display(),
+            ))),
+        }
+    }
+
+    /// Refuses new files of prices as quoted that go on behind adjusted ones.
+    fn require_adjusted(&self, summary: &ReadSummary) -> Result<()> {
+        let mut quoted = summary.quoted_behind_adjusted().into_iter();
+        match quoted.find(|(path, _)| !self.read.contains(shown(path).as_str())) {
+            None => Ok(()),
+            Some((path, expected)) => Err(Error::data(format!(
+                "{}: expected {expected}; nothing was written: give bars with it, or ingest all bars anew",
+                path.display()
             ))),
         }
     }

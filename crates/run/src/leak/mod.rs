@@ -18,7 +18,7 @@ use megabatch_bars::{
     Moment, Proof, Scalers, SeriesHeader, SeriesPlan, SeriesSpec, SpooledBars, StreamedInstrument, TargetKind,
     bar_files, estimated_rows, prove_samples, prove_scalers,
 };
-use megabatch_chunk_io::{SeriesColumn, SeriesSource, Source};
+use megabatch_chunk_io::{SeriesColumn, SeriesFile, SeriesSource, Source};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -233,6 +233,18 @@ fn require_room_for_bars(recipe: &Recipe, folder: &Path) -> Result<()> {
     require_free(folder, rows * (SpooledBars::bar_bytes(columns) as u64 + parsed_row_bytes(columns)), "parsed bars")
 }
 
+/// Refuses a series that was converted from windows, which its attribute tells: it has no bars that
+/// no window shows.
+fn refuse_converted(file: &SeriesFile) -> Result<()> {
+    match file.attribute("time_kind")? {
+        None => Ok(()),
+        Some(_) => Err(Error::data(format!(
+            "{}: it was converted from windows, which have not all bars and times of their series (/@time_kind): prove the series that `ingest` made",
+            file.path().display()
+        ))),
+    }
+}
+
 /// Makes the series again; the first object of the file that is another one.
 fn difference(
     file: &SeriesSource,
@@ -242,6 +254,7 @@ fn difference(
     known: KnownColumns,
     host: &Host<'_>,
 ) -> Result<Option<String>> {
+    refuse_converted(file.file())?;
     let expected = series_description(header, origin);
     if let Some(name) = different_attribute(file.file(), &expected)? {
         return Ok(Some(format!("the attribute {name}")));

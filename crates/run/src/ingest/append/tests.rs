@@ -175,6 +175,58 @@ fn daily_bars_without_one_in_common_are_warned_of() {
     }
 }
 
+/// Prices as quoted went on behind adjusted ones: the step of the factor was a return.
+#[test]
+fn days_without_an_adjusted_close_are_refused_behind_adjusted_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, rows: Range<usize>, header: &str, numbers: &dyn Fn(f64) -> String| {
+        let row = |k: usize| {
+            let close = (1e4 * (100.0 + (k as f64 * 0.7).sin())).round() / 1e4;
+            format!("2018-{:02}-{:02},{},{}\n", 1 + k / 28, 1 + k % 28, numbers(close), 1_000 + k % 7)
+        };
+        let path = folder.path().join(name);
+        fs::write(&path, format!("date,{header},volume\n{}", rows.map(row).collect::<String>())).unwrap();
+        path
+    };
+    let (quoted, with_adjusted) = ("open,high,low,close", "open,high,low,close,adj close");
+    let daily = |file: PathBuf| Recipe { timeframes: windows("D1:5"), horizon: 2, ..base(vec![file]) };
+    let out = folder.path().join("series.h5");
+    for (factor, is_refused) in [(0.96, true), (1.0, false)] {
+        let adjusted = |close: f64| format!("100,102,98,{close},{:.9}", factor * close);
+        let as_quoted = |close: f64| format!("100,102,98,{close}");
+        // Adjusted prices under the names of others.
+        let downloaded = |close: f64| {
+            let [open, high, low, close] = [100.0, 102.0, 98.0, close].map(|price| factor * price);
+            format!("{open:.9},{high:.9},{low:.9},{close:.9}")
+        };
+        let old = write("KO-old.csv", 0..200, with_adjusted, &adjusted);
+        let make = || {
+            ingest(&daily(old.clone()), &out, &Host::silent()).unwrap();
+        };
+        make();
+        let before = fs::read(&out).unwrap();
+        let new = write("KO-new.csv", 200..220, quoted, &as_quoted);
+        match append(&daily(new), &[], &out, &Host::silent()) {
+            Ok(report) => assert!(!is_refused, "{}", report.text),
+            Err(error) => {
+                assert!(is_refused && error.kind() == Kind::Data, "{error}");
+                let said = error.to_string();
+                assert!(said.contains("KO-new.csv: expected an adjusted close, such as in Adj Close"), "{said}");
+                assert!(said.contains("the last times 0.9600; nothing was written"), "{said}");
+                assert!(fs::read(&out).unwrap() == before, "the series was changed");
+            }
+        }
+        // Bars in common show that prices are adjusted alike.
+        for (rows, header, numbers) in
+            [(200..220, with_adjusted, &adjusted as &dyn Fn(f64) -> String), (195..220, quoted, &downloaded)]
+        {
+            make();
+            let report = append(&daily(write("KO-new.csv", rows, header, numbers)), &[], &out, &Host::silent());
+            assert_eq!(report.unwrap().json["appended"]["bars"]["KO"], 20);
+        }
+    }
+}
+
 /// A day on which a ticker has no prices.
 #[test]
 fn a_new_row_without_prices_is_a_missing_bar_of_its_ticker() {

@@ -261,6 +261,43 @@ fn dates_of_a_context_are_those_of_the_clock_that_the_bars_were_found_to_have() 
     }
 }
 
+/// Hours of a context in UTC were read by the zone of the bars, without a word.
+#[test]
+fn hours_of_a_context_without_an_offset_are_doubted_beside_a_stated_zone() {
+    let folder = tempfile::tempdir().unwrap();
+    let hours = |name: &str, offset: &str| {
+        let time = |k: usize| format!("{} {:02}:00:00{offset}", date(weekday(k / 24)), k % 24);
+        write_rows(folder.path().join(name), (0..24 * 40).map(|k| (time(k), price(k))).collect())
+    };
+    let (own, wall, utc) = (hours("AAA.csv", ""), hours("wall.csv", ""), hours("utc.csv", "+00:00"));
+    let days = write_rows(folder.path().join("days.csv"), (0..40).map(|k| (date(weekday(k)), price(k))).collect());
+    for (path, zone, is_doubted) in [
+        (&wall, Some("+02:00"), true),
+        (&wall, Some("UTC"), false),
+        (&wall, None, false),
+        (&utc, Some("+02:00"), false),
+        (&days, Some("+02:00"), false),
+    ] {
+        let recipe = Recipe {
+            bars: vec![own.clone()],
+            context: vec![ContextFile { symbol: "SPY".to_owned(), path: path.clone() }],
+            timeframes: windows("H1:2"),
+            features: "log_return".parse().unwrap(),
+            target: TargetKind::LogReturn,
+            horizon: 1,
+            scaling: Scaling::None,
+            zone: zone.map(|zone| zone.parse().unwrap()),
+            ..Recipe::default()
+        };
+        let notes = Notes::default();
+        ingest(&recipe, &folder.path().join("series.h5"), &Host { observer: &notes, ..Host::silent() }).unwrap();
+        let told = "warning: context SPY: its times have no offset and are read in the zone +02:00, as those of the";
+        let notes = notes.0.lock().unwrap();
+        let count = notes.iter().filter(|note| note.starts_with(told)).count();
+        assert_eq!(count, usize::from(is_doubted), "{} {zone:?}: {notes:?}", path.display());
+    }
+}
+
 /// The refusal asked for all bars of the context, which had them.
 #[test]
 fn an_append_tells_that_the_clock_of_the_bars_has_moved_the_dates_of_a_context() {
