@@ -169,8 +169,7 @@ impl BarLines {
 
     /// The reader of the bars that follow those of `summary`. A row of days that carries a time of
     /// day is that of its date where nearly all rows of theirs were midnights, or closes of their
-    /// days. If they have volumes, fillers show by that. Fillers with which they end go on. If their
-    /// last prices were adjusted, rows with prices as quoted are refused.
+    /// days. Fillers with which they end go on. Behind adjusted prices, quoted ones are refused.
     #[must_use]
     pub fn following(self, summary: &ReadSummary) -> Self {
         let had_volume = self.had_volume || summary.bars.without_volume < summary.bars.all;
