@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -404,13 +404,18 @@ impl Adding<'_> {
         let (symbols, count) = (recordings.symbols(), bars.len());
         let pass = Pass::begin(self.host, "functions", "bars", bars.iter().map(|bars| bars.len() as u64).sum());
         let (mut kept, mut excluded) = (Vec::with_capacity(count), Vec::new());
-        for (symbol, bars) in symbols.iter().zip(bars) {
+        for (place, (symbol, bars)) in symbols.iter().zip(bars).enumerate() {
             let len = bars.len();
-            match self.one(symbol, bars, usage, count) {
+            let summary = &recordings.universe.recordings[place].summary;
+            let times = summary.first_open_time..summary.last_close_time;
+            match self.one(symbol, bars, usage, count).map_err(|failure| self.with_context_bars(failure, &times)) {
                 Ok(bars) => kept.push(bars),
                 Err(Failure::Bars(reason))
                     if self.recipe.on_error != OnError::Fail
-                        && matches!(reason.function_fault(), Some(FunctionFault::NoValue { .. })) =>
+                        && matches!(
+                            reason.function_fault(),
+                            Some(FunctionFault::NoValue { .. } | FunctionFault::TooFewContextBars { .. })
+                        ) =>
                 {
                     excluded.push(Excluded { symbol: symbol.clone(), reason });
                 }
@@ -430,6 +435,27 @@ impl Adding<'_> {
         let reach = self.context_reach()?;
         let bars = kept.into_iter().map(|bars| bars.with_context_reach(Arc::clone(&reach))).collect();
         Ok(StreamedRecordings { recordings, bars, fingerprints })
+    }
+
+    /// The failure of a column without a value, with the bars that another instrument needs and has
+    /// within `times`, those of the bars beside it.
+    fn with_context_bars(&self, mut failure: Failure, times: &Range<i64>) -> Failure {
+        if let Failure::Bars(BarsError::Function { function, timeframe, fault, .. }) = &mut failure
+            && let FunctionFault::NoValue { column } = &**fault
+            && let Some(symbol) = function.strip_prefix(CONTEXT)
+        {
+            let reach = match self.functions.context_reach(*timeframe, &self.recipe.spec().bins) {
+                Ok(reach) => reach,
+                Err(error) => return error.into(),
+            };
+            let found = reach.iter().find(|own| own.symbol() == symbol);
+            if let Some((bars, needed)) = found.map(|own| (own.bars_within(times), own.bars_needed()))
+                && bars < needed
+            {
+                **fault = FunctionFault::TooFewContextBars { column: column.clone(), bars, needed };
+            }
+        }
+        failure
     }
 
     /// Reach of other instruments, by timeframe.
