@@ -48,6 +48,16 @@ impl ContextReach {
         self.close_time.last().copied()
     }
 
+    /// When its first bar opens; `None` without bars.
+    pub fn first_open_time(&self) -> Option<i64> {
+        self.open_time.first().copied()
+    }
+
+    /// True if a bar closes at `time`.
+    pub fn closes_at(&self, time: i64) -> bool {
+        self.close_time.binary_search(&time).is_ok()
+    }
+
     /// Number of bars up to and with the first one that has features.
     pub fn bars_needed(&self) -> usize {
         self.warm_up + 1
@@ -110,6 +120,7 @@ mod tests {
             assert_eq!(found.open_time(time), open_time, "{time}");
         }
         assert_eq!((found.longest_ns(), found.bars_needed()), (80, 3));
+        assert_eq!((found.first_open_time(), found.closes_at(20), found.closes_at(21)), (Some(0), true, false));
         for (times, bars) in [(0..60, 4), (0..59, 3), (1..60, 3), (60..90, 0)] {
             assert_eq!(found.bars_within(&times), bars, "{times:?}");
         }

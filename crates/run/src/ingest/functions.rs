@@ -27,7 +27,7 @@ use super::work::Pass;
 use crate::adapters::context_account::ContextAccount;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::text::plural;
+use crate::text::{plural, utc};
 
 /// The bars of a series, and the recipe with all its features.
 pub(crate) struct ReadBars {
@@ -54,6 +54,8 @@ pub(crate) struct FunctionAccount {
     context_bars: BTreeMap<String, usize>,
     /// Reach of other instruments.
     context_reach: ContextAccount,
+    /// The same by timeframe.
+    reach: Arc<BTreeMap<Timeframe, Vec<ContextReach>>>,
     /// Bars of the warm-up, by symbol.
     warm_up: BTreeMap<String, usize>,
     /// Bars of the warm-up of each function, by symbol.
@@ -297,9 +299,14 @@ pub(crate) fn changed_context(provenance: &Value, given: &BTreeMap<String, Strin
     changed.map(|(_, symbol, _)| symbol.to_owned()).collect()
 }
 
+/// The other instrument whose features `function` gives, if it gives these.
+pub(crate) fn context_symbol(function: &str) -> Option<&str> {
+    function.strip_prefix(CONTEXT)
+}
+
 /// Name of the column of ages beside the features of another instrument, if `function` gives these.
 pub(crate) fn age_column(function: &str) -> Option<String> {
-    function.strip_prefix(CONTEXT).map(|symbol| format!("{symbol}.{AGE_IN_CONTEXT}"))
+    context_symbol(function).map(|symbol| format!("{symbol}.{AGE_IN_CONTEXT}"))
 }
 
 /// Reason for which a series with this account cannot go on with `functions`: the bars of the other
@@ -442,7 +449,7 @@ impl Adding<'_> {
     fn with_context_bars(&self, mut failure: Failure, times: &Range<i64>) -> Failure {
         if let Failure::Bars(BarsError::Function { function, timeframe, fault, .. }) = &mut failure
             && let FunctionFault::NoValue { column } = &**fault
-            && let Some(symbol) = function.strip_prefix(CONTEXT)
+            && let Some(symbol) = context_symbol(function)
         {
             let reach = match self.functions.context_reach(*timeframe, &self.recipe.spec().bins) {
                 Ok(reach) => reach,
@@ -466,7 +473,8 @@ impl Adding<'_> {
             found.iter().for_each(|own| self.account.context_reach.add(own));
             reach.insert(window.timeframe, found);
         }
-        Ok(Arc::new(reach))
+        self.account.reach = Arc::new(reach);
+        Ok(Arc::clone(&self.account.reach))
     }
 
     fn one(
@@ -597,8 +605,9 @@ impl FunctionAccount {
         if context.iter().any(is_late) {
             context.retain(is_late);
         }
-        let remedy = self.remedy_of_other_timing(provenance).unwrap_or_else(|| {
-            "give all bars of the other instrument, those of then too, and not only new ones".to_owned()
+        let other_times = context.iter().find_map(|symbol| self.other_times(symbol, provenance));
+        let remedy = self.remedy_of_other_timing(provenance).or(other_times).unwrap_or_else(|| {
+            "give all bars of the other instrument, those of then too, and not only new ones; where these are all, write their times on the clock of then".to_owned()
         });
         Err(Error::data(format!(
             "{CONTEXT}{}: with these bars the first {} of {symbol} have no features, and fewer had none when {} was made; nothing was written: {remedy}",
@@ -606,6 +615,20 @@ impl FunctionAccount {
             plural(bars, "bar"),
             path.display()
         )))
+    }
+
+    /// The remedy where bars of `symbol` go on beyond the last one that the series with the account
+    /// `provenance` had, and none of them closes with it.
+    fn other_times(&self, symbol: &str, provenance: &Value) -> Option<String> {
+        let then = ContextAccount::read(provenance).last_close_time(symbol)?;
+        let own: Vec<&ContextReach> = self.reach.values().flatten().filter(|own| own.symbol() == symbol).collect();
+        let goes_on = own.iter().any(|own| own.first_open_time().is_some_and(|first| first < then));
+        (goes_on && !own.iter().any(|own| own.closes_at(then))).then(|| {
+            format!(
+                "the last bar of {symbol} closed at {}, and no bar closes then now: write its times on the clock of then",
+                utc(then)
+            )
+        })
     }
 
     /// The remedy where other instruments have another timing than in the series with the account
