@@ -679,3 +679,30 @@ impl FunctionAccount {
         json!({ "columns": self.names(), "calls": self.proof.calls, "cuts": self.proof.cuts })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::DAY_NS;
+
+    /// Missing bars were blamed for times on another clock.
+    #[test]
+    fn a_context_on_another_clock_is_told_from_a_part_of_it() {
+        let reach = |days: Range<i64>, later: i64| {
+            let opens: Vec<i64> = days.map(|day| day * DAY_NS + later).collect();
+            let closes = opens.iter().map(|time| time + DAY_NS).collect();
+            ContextReach::new("DXY".to_owned(), closes, opens)
+        };
+        let mut then = ContextAccount::default();
+        then.add(&reach(0..5, 0));
+        let provenance = json!({ "functions": { "context_reach": then } });
+        let remedy = |own: ContextReach| {
+            let reach = Arc::new(BTreeMap::from([(Timeframe::D1, vec![own])]));
+            FunctionAccount { reach, ..FunctionAccount::default() }.other_times("DXY", &provenance)
+        };
+        assert_eq!([reach(0..9, 0), reach(5..9, 0)].map(remedy), [None, None]);
+        let told = remedy(reach(0..9, DAY_NS / 2)).unwrap();
+        assert!(told.starts_with("the last bar of DXY closed at 1970-01-06"), "{told}");
+        assert!(told.ends_with("no bar closes then now: write its times on the clock of then"), "{told}");
+    }
+}
