@@ -363,7 +363,8 @@ mod tests {
         ] {
             assert!(why_moved(base, later_ns).contains(says), "{base} {later_ns}");
         }
-        let says = ", or stamp its rows at the time of day of those before, the last of which opens at 1970-01-01 16:00";
+        let says =
+            ", or stamp its rows at the time of day of those before, the last of which opens at 1970-01-01 16:00";
         assert!(stamp_remedy(Timeframe::D1, 16 * hour).starts_with(says), "{}", stamp_remedy(Timeframe::D1, 16 * hour));
         assert_eq!(stamp_remedy(Timeframe::H1, 0), "");
         assert_eq!([why_moved(Timeframe::D1, -day), why_moved(Timeframe::H1, -hour)], [""; 2]);
