@@ -896,6 +896,10 @@ except KeyboardInterrupt:
                     note.assert_not_called()
                     follower.push(own.iloc[place])
                 self.assertEqual(note.call_count, place in told, (place, note.mock_calls))
+            # The functions were blamed.
+            few = r"SPY has \d+ D1 bars up to there, and \d+ or more are needed; give all of its bars from .* on, where"
+            with self.assertRaisesRegex(mb.DataError, few):
+                run.follow(context={"SPY": context[-9:]})
 
     def test_features_go_on_with_a_context_alone(self) -> None:
         own, options = self.shares()

@@ -165,8 +165,8 @@ class ContextBars:
     def looked_up(
         self, columns: Mapping[str, npt.NDArray[np.float64]], close_ns: npt.NDArray[np.int64], bar_ns: int
     ) -> dict[str, npt.NDArray[np.float64]]:
-        """Values of the last bar that had closed at each of `close_ns`, and its age in bars of `bar_ns`; NaN before the
-        first."""
+        """Values of the last bar that had closed at each of `close_ns`, and the time since its close over `bar_ns`, the
+        length of a bar; NaN before the first."""
         place = np.searchsorted(self._close_ns, close_ns, side="right") - 1
         is_known = place >= 0
         place = np.maximum(place, 0)

@@ -639,9 +639,9 @@ def ingest(
 
     `context` are frames or files of other instruments by their names: `context={"DXY": dxy}`. Their features, the
     functions among `features` and the columns that they have stand beside those of each bar, as the last of their bars
-    that had closed by its close says, under names such as `function:DXY.log_return`, with the age of that bar in bars,
-    `DXY.age`. Daily bars of theirs close after the day that dates them, whatever `time` is. Their bars count from the
-    first of the instrument on. Files do not go together with functions.
+    that had closed by its close says, under names such as `function:DXY.log_return`, with `DXY.age`, the time since the
+    close of that bar over the length of a bar. Daily bars of theirs close after the day that dates them, whatever `time`
+    is. Their bars count from the first of the instrument on. Files do not go together with functions.
 
     `help(mb.IngestOptions)` explains the options from `symbol_pattern` on. What became of the rows is the dataset's
     `report`; dropped rows, symbols that were left out and doubts are warnings of the log `megabatch`.

@@ -45,6 +45,15 @@ pub enum FunctionFault {
         /// Name of the column.
         column: String,
     },
+    /// A column is a feature of another instrument that has too few bars for a value.
+    TooFewContextBars {
+        /// Name of the column.
+        column: String,
+        /// Bars of the other instrument within the time of those beside which it stands.
+        bars: usize,
+        /// Bars up to and with the first one that has a value.
+        needed: usize,
+    },
     /// It gives two answers for the same bars.
     TwoAnswers {
         /// Name of the column.
@@ -84,6 +93,7 @@ impl FunctionFault {
             FunctionFault::Len { column, .. }
             | FunctionFault::Value { column, .. }
             | FunctionFault::NoValue { column }
+            | FunctionFault::TooFewContextBars { column, .. }
             | FunctionFault::TwoAnswers { column, .. }
             | FunctionFault::LookAhead { column, .. } => Some(column),
         }
@@ -124,6 +134,12 @@ impl fmt::Display for FunctionFault {
             }
             FunctionFault::NoValue { column } => {
                 write!(f, "column {column} has no value at any bar: expected numbers after a warm-up of NaN")
+            }
+            FunctionFault::TooFewContextBars { column, bars, needed } => {
+                write!(
+                    f,
+                    "column {column} has no value at any bar: the features of the other instrument have their first value at bar {needed} of it within the time of these bars, and there are {bars}: give {needed} bars or more of it in that time, or features that look back less far"
+                )
             }
             FunctionFault::TwoAnswers { column, open_time, found: [first, second] } => write!(
                 f,

@@ -2,21 +2,33 @@ use std::path::PathBuf;
 
 use crate::error::row_error::RowError;
 
+/// The remedy for ticks whose columns are in an unknown order.
+const NAME_COLUMNS: &str = "write a header above them that names the columns in their order, such as `time,bid,ask`, \
+     `time,ask,bid,askvolume,bidvolume` or `time,price,volume`, and read them with `ticks`";
+
 /// Errors between files of ticks and bars.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TickError {
     /// The file has bars, of which no ticks can be made.
-    #[error("{}: these are bars ({format}), not ticks; `ingest` reads them as they are", path.display())]
+    #[error(
+        "{}: these are bars ({format}), not ticks; `ingest` reads them as they are{}",
+        path.display(), if *has_header { String::new() } else { format!("; if they are ticks, {NAME_COLUMNS}") }
+    )]
     Bars {
         /// The file.
         path: PathBuf,
         /// Name of the bars' format.
         format: &'static str,
+        /// A header names their columns.
+        has_header: bool,
     },
 
     /// The first lines are no ticks in a known format.
-    #[error("{}: no ticks recognised ({reason}); tried {tried}; the first line is `{first_line}`", path.display())]
+    #[error(
+        "{}: no ticks recognised ({reason}); tried {tried}; the first line is `{first_line}`; if these are ticks, {}",
+        path.display(), NAME_COLUMNS
+    )]
     UnknownFormat {
         /// The file.
         path: PathBuf,

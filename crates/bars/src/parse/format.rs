@@ -312,7 +312,9 @@ fn ticks(sign: &str) -> Unrecognised {
 fn no_row(wanted: Option<FormatName>, miss: Option<String>) -> Unrecognised {
     let timestamp = wanted.map_or("a timestamp".to_owned(), |name| format!("a timestamp of format {name}"));
     let miss = miss.map_or_else(String::new, |miss| format!("; {miss}"));
-    Unrecognised::Reason(format!("no line has {timestamp} and four prices{miss}"))
+    Unrecognised::Reason(format!(
+        "no line has {timestamp} and four prices{miss}; where columns are in another order, write a header above them that names each, such as `time,open,high,low,close` for bars, or `time,bid,ask` for ticks, which `ticks` reads"
+    ))
 }
 
 /// The first line that is nearly a row, and the field that keeps it from being one.

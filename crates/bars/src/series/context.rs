@@ -149,8 +149,7 @@ pub fn context_reach(
             first_opens.push(open_time);
         }
     }
-    let earliest = (0..first_opens.len()).map(|bar| first_opens[bar.saturating_sub(warm_up)]).collect();
-    Ok(ContextReach::new(symbol.to_owned(), close_times, earliest))
+    Ok(ContextReach::new(symbol.to_owned(), close_times, first_opens).with_warm_up(warm_up))
 }
 
 /// Number of `bars` that close after the last bar of another instrument, `context`: 0 unless more

@@ -52,7 +52,8 @@ impl TickForm {
             Recognised::Empty => Ok(None),
             Recognised::No(reason) => {
                 if let Ok(bars) = RowFormat::detect(&head, None, None) {
-                    return Err(TickError::Bars { path: path.to_owned(), format: bars.name.name() }.into());
+                    let (format, has_header) = (bars.name.name(), bars.is_named);
+                    return Err(TickError::Bars { path: path.to_owned(), format, has_header }.into());
                 }
                 let first_line = head.first().map_or_else(String::new, |(_, text)| shortened(text));
                 let tried = match options.format {

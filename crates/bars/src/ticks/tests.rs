@@ -323,8 +323,15 @@ fn what_ticks_do_not_have_is_an_error() {
     assert!(matches!(read(trades, &ticks_each(2)), Err(Error::Tick(TickError::NoFullBar { ticks: 1, .. }))));
     let error = read("time,open,high,low,close\n2018-01-01 00:00,1,1,1,1\n", &m1()).unwrap_err();
     assert!(matches!(error, Error::Tick(TickError::Bars { format: "iso", .. })), "{error}");
-    for text in ["a,b\n1,2\n", "time,price\nnoon,1\n"] {
+    assert!(!error.to_string().contains("header"), "{error}");
+    // `ingest` and `ticks` each named the other.
+    let named =
+        "if they are ticks, write a header above them that names the columns in their order, such as `time,bid,ask`";
+    let error = read("2018-01-01 00:00:00,1.1,1.2,1.0,1.1\n", &m1()).unwrap_err().to_string();
+    assert!(error.contains("these are bars (iso), not ticks") && error.contains(named), "{error}");
+    for text in ["a,b\n1,2\n", "time,price\nnoon,1\n", "2018-01-01 00:00:00,1.1,1.2\n"] {
         let error = read(text, &m1()).unwrap_err();
+        assert!(error.to_string().contains("if these are ticks, write a header above them"), "{error}");
         assert!(matches!(error, Error::Tick(TickError::UnknownFormat { .. })), "{text}: {error}");
     }
     for text in ["", "\n\n", "time,price\n"] {

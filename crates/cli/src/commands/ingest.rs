@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command, FromArgMatches};
-use megabatch_run::Result;
 use megabatch_run::ingest::{
     Bins, Calendar, ContextFile, DateOrder, FeatureList, FormatName, OnError, Overlaps, PipSizes, Prices, Recipe,
     Repeats, Scaling, StampedAt, SymbolPattern, TargetKind, Timeframe, Weekends, Windows, Zone, append, column_name,
     ingest, symbol_name,
 };
 use megabatch_run::text::Duration;
+use megabatch_run::{Error, Result};
 
 use crate::answer::Answer;
 use crate::commands::choice;
@@ -34,8 +34,8 @@ pub(crate) struct Args {
     stated: StatedOptions,
     #[command(flatten)]
     recipe: RecipeArgs,
-    /// Add the bars to the series that --out names. It keeps its scalers and all options of then;
-    /// none need be stated again
+    /// Add the bars, or a longer --context alone, to the series that --out names. It keeps its
+    /// scalers and all options of then; none need be stated again
     #[arg(long)]
     append: bool,
     /// The series file to write
@@ -74,7 +74,7 @@ impl clap::Args for StatedOptions {
 struct RecipeArgs {
     /// Files of bars, in any order, or folders; plain, .gz, .zip or .parquet. Files of several
     /// symbols become several instruments
-    #[arg(required_unless_present = "bid")]
+    #[arg(required_unless_present_any = ["bid", "context"])]
     bars: Vec<PathBuf>,
     /// Files of bid bars, or folders; with --ask they give mean prices and a spread
     #[arg(long, requires = "ask", conflicts_with = "bars", num_args = 1..)]
@@ -147,8 +147,8 @@ struct RecipeArgs {
     #[arg(long, default_value = "default")]
     features: FeatureList,
     /// Bars of another instrument, as SYMBOL=FILE; may be repeated. The features that it has too
-    /// stand beside those of each bar, by its last bar that had closed, with the age of that bar:
-    /// SYMBOL.log_return, SYMBOL.age
+    /// stand beside those of each bar, by its last bar that had closed, with the time since
+    /// its close over the length of a bar: SYMBOL.log_return, SYMBOL.age
     #[arg(long, value_name = "SYMBOL=FILE")]
     context: Vec<ContextFile>,
     /// Future bars that decide the targets: K price changes, or the values of columns
@@ -292,6 +292,11 @@ impl RecipeArgs {
 
 pub(crate) fn run(args: &Args) -> Result<Answer> {
     let recipe = args.recipe.recipe();
+    if !args.append && recipe.bars.is_empty() && recipe.bid.is_empty() {
+        return Err(Error::usage(
+            "--context: there are no bars beside which it could stand: name files of bars; with --append, a longer context needs none",
+        ));
+    }
     let report = match args.append {
         true => append(&recipe, &args.stated.0, &args.out, &host())?,
         false => ingest(&recipe, &args.out, &host())?,

@@ -38,6 +38,7 @@ fn another_instrument_stands_beside_each_bar() {
     stage.write("early.csv", &stage.text("moved.csv").replace("2018-01", "2001-01"));
     let said = refusal(&stage, &format!("ingest bars.csv --out other.h5 --context DXY=early.csv {RECIPE}"));
     assert!(said.contains("megabatch: ") && said.contains("DXY.log_return"), "{said}");
+    assert!(said.contains("at bar 2 of it within the time of these bars, and there are 0: give 2 bars"), "{said}");
     let twice = format!("ingest bars.csv --out other.h5 --context DXY=moved.csv --context DXY=moved.csv {RECIPE}");
     let [_, error] = stage.fails(&twice, 2);
     assert!(error.contains("--context: DXY is there twice"), "{error}");
@@ -196,4 +197,22 @@ fn features_go_on_with_a_context_that_had_ended() {
             assert!(error.contains("the M1 bar of EURUSD that closes at 2018-01-02 10:"), "{error}");
         }
     }
+}
+
+/// The parser of the command line required bars.
+#[test]
+fn a_longer_context_is_appended_without_bars() {
+    let stage = Stage::new();
+    stage.succeeds("synth bars.csv --days 8 --seed 5");
+    stage.succeeds("synth all.csv --days 8 --seed 6");
+    let all = stage.text("all.csv");
+    let lines: Vec<&str> = all.split_inclusive('\n').collect();
+    stage.write("dxy.csv", &lines[..lines.len() * 9 / 10].concat());
+    let before = stage.succeeds(&format!("ingest bars.csv --out series.h5 --context DXY=dxy.csv {RECIPE}"));
+    let after = stage.succeeds("ingest --append --out series.h5 --context DXY=all.csv");
+    assert_eq!(after["samples"], before["samples"]);
+    stage.succeeds("leak series.h5 --samples 2");
+    let refused = stage.run("ingest --out other.h5 --context DXY=all.csv").code(2);
+    let error = String::from_utf8(refused.get_output().stderr.clone()).unwrap();
+    assert!(error.contains("--context: there are no bars beside which it could stand: name files of bars"), "{error}");
 }

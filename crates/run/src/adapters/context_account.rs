@@ -28,8 +28,13 @@ impl ContextAccount {
     pub(crate) const NAME: &str = "context_reach";
 
     /// Reads `provenance`. Files of earlier versions have none.
-    pub(super) fn read(provenance: &Value) -> Self {
+    pub(crate) fn read(provenance: &Value) -> Self {
         Self::deserialize(&provenance["functions"][Self::NAME]).unwrap_or_default()
+    }
+
+    /// When the last bar of `symbol` closes, in the shortest timeframe.
+    pub(crate) fn last_close_time(&self, symbol: &str) -> Option<i64> {
+        self.0.get(symbol).map(|own| own.last_close_time_ns)
     }
 
     /// True without other instruments.

@@ -1,12 +1,14 @@
 //! Bars of other instruments in files, whose features stand beside those of a series.
 
 use std::collections::BTreeMap;
+use std::error::Error as _;
 use std::path::PathBuf;
 
 use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, BinClock, ColumnFeature, ContextBars,
-    ContextReach, ContextTiming, Feature, FunctionCall, FunctionColumn, FunctionTargets, ReadSummary, SpooledBars,
-    TargetKind, Timeframe, Zone, bars_after_context, context_bars, context_reach, names_in_context, shared_features,
+    ContextReach, ContextTiming, Error as BarsError, Feature, FunctionCall, FunctionColumn, FunctionTargets,
+    ReadSummary, SpooledBars, TargetKind, Timeframe, Zone, bars_after_context, context_bars, context_reach,
+    names_in_context, shared_features,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -199,12 +201,26 @@ pub(super) fn read_bars(
         context: Vec::new(),
         ..recipe.clone()
     };
-    let mut read = reading.read_streamed(folder, host)?;
-    match (read.bars.is_empty(), read.recordings.universe.excluded.pop()) {
-        (true, Some(excluded)) => Err(excluded.reason.into()),
-        (true, None) => Err(Error::data(format!("{}: expected bars, found none", file.path.display()))),
-        (false, _) => Ok(read),
-    }
+    let read = reading.read_streamed(folder, host).and_then(|mut read| {
+        match (read.bars.is_empty(), read.recordings.universe.excluded.pop()) {
+            (true, Some(excluded)) => Err(excluded.reason.into()),
+            (true, None) => Err(Error::data(format!("{}: expected bars, found none", file.path.display()))),
+            (false, _) => Ok(read),
+        }
+    });
+    read.map_err(|error| with_bars_needed(error, features))
+}
+
+/// The error of bars that do not tell their timeframe, which cannot be stated for another
+/// instrument, with the number of bars that `features` need.
+fn with_bars_needed(error: Error, features: &[Feature]) -> Error {
+    let Some(BarsError::UnknownBase { found }) = error.source().and_then(|cause| cause.downcast_ref()) else {
+        return error;
+    };
+    let needed = features.iter().map(Feature::warm_up).max().unwrap_or(0).max(1) + 1;
+    Error::data(format!(
+        "{found}: the spacing of bars tells their timeframe, so that one bar is too few, and the first value of the features is at bar {needed}: give {needed} bars or more of one timeframe"
+    ))
 }
 
 impl BarFunctions for ContextInstruments {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use super::work::Pass;
 use crate::adapters::context_account::ContextAccount;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::text::plural;
+use crate::text::{plural, utc};
 
 /// The bars of a series, and the recipe with all its features.
 pub(crate) struct ReadBars {
@@ -54,6 +54,8 @@ pub(crate) struct FunctionAccount {
     context_bars: BTreeMap<String, usize>,
     /// Reach of other instruments.
     context_reach: ContextAccount,
+    /// The same by timeframe.
+    reach: Arc<BTreeMap<Timeframe, Vec<ContextReach>>>,
     /// Bars of the warm-up, by symbol.
     warm_up: BTreeMap<String, usize>,
     /// Bars of the warm-up of each function, by symbol.
@@ -297,9 +299,14 @@ pub(crate) fn changed_context(provenance: &Value, given: &BTreeMap<String, Strin
     changed.map(|(_, symbol, _)| symbol.to_owned()).collect()
 }
 
+/// The other instrument whose features `function` gives, if it gives these.
+pub(crate) fn context_symbol(function: &str) -> Option<&str> {
+    function.strip_prefix(CONTEXT)
+}
+
 /// Name of the column of ages beside the features of another instrument, if `function` gives these.
 pub(crate) fn age_column(function: &str) -> Option<String> {
-    function.strip_prefix(CONTEXT).map(|symbol| format!("{symbol}.{AGE_IN_CONTEXT}"))
+    context_symbol(function).map(|symbol| format!("{symbol}.{AGE_IN_CONTEXT}"))
 }
 
 /// Reason for which a series with this account cannot go on with `functions`: the bars of the other
@@ -404,13 +411,18 @@ impl Adding<'_> {
         let (symbols, count) = (recordings.symbols(), bars.len());
         let pass = Pass::begin(self.host, "functions", "bars", bars.iter().map(|bars| bars.len() as u64).sum());
         let (mut kept, mut excluded) = (Vec::with_capacity(count), Vec::new());
-        for (symbol, bars) in symbols.iter().zip(bars) {
+        for (place, (symbol, bars)) in symbols.iter().zip(bars).enumerate() {
             let len = bars.len();
-            match self.one(symbol, bars, usage, count) {
+            let summary = &recordings.universe.recordings[place].summary;
+            let times = summary.first_open_time..summary.last_close_time;
+            match self.one(symbol, bars, usage, count).map_err(|failure| self.with_context_bars(failure, &times)) {
                 Ok(bars) => kept.push(bars),
                 Err(Failure::Bars(reason))
                     if self.recipe.on_error != OnError::Fail
-                        && matches!(reason.function_fault(), Some(FunctionFault::NoValue { .. })) =>
+                        && matches!(
+                            reason.function_fault(),
+                            Some(FunctionFault::NoValue { .. } | FunctionFault::TooFewContextBars { .. })
+                        ) =>
                 {
                     excluded.push(Excluded { symbol: symbol.clone(), reason });
                 }
@@ -432,6 +444,27 @@ impl Adding<'_> {
         Ok(StreamedRecordings { recordings, bars, fingerprints })
     }
 
+    /// The failure of a column without a value, with the bars that another instrument needs and has
+    /// within `times`, those of the bars beside it.
+    fn with_context_bars(&self, mut failure: Failure, times: &Range<i64>) -> Failure {
+        if let Failure::Bars(BarsError::Function { function, timeframe, fault, .. }) = &mut failure
+            && let FunctionFault::NoValue { column } = &**fault
+            && let Some(symbol) = context_symbol(function)
+        {
+            let reach = match self.functions.context_reach(*timeframe, &self.recipe.spec().bins) {
+                Ok(reach) => reach,
+                Err(error) => return error.into(),
+            };
+            let found = reach.iter().find(|own| own.symbol() == symbol);
+            if let Some((bars, needed)) = found.map(|own| (own.bars_within(times), own.bars_needed()))
+                && bars < needed
+            {
+                **fault = FunctionFault::TooFewContextBars { column: column.clone(), bars, needed };
+            }
+        }
+        failure
+    }
+
     /// Reach of other instruments, by timeframe.
     fn context_reach(&mut self) -> Result<Arc<BTreeMap<Timeframe, Vec<ContextReach>>>> {
         let (spec, mut reach) = (self.recipe.spec(), BTreeMap::new());
@@ -440,7 +473,8 @@ impl Adding<'_> {
             found.iter().for_each(|own| self.account.context_reach.add(own));
             reach.insert(window.timeframe, found);
         }
-        Ok(Arc::new(reach))
+        self.account.reach = Arc::new(reach);
+        Ok(Arc::clone(&self.account.reach))
     }
 
     fn one(
@@ -571,8 +605,9 @@ impl FunctionAccount {
         if context.iter().any(is_late) {
             context.retain(is_late);
         }
-        let remedy = self.remedy_of_other_timing(provenance).unwrap_or_else(|| {
-            "give all bars of the other instrument, those of then too, and not only new ones".to_owned()
+        let other_times = context.iter().find_map(|symbol| self.other_times(symbol, provenance));
+        let remedy = self.remedy_of_other_timing(provenance).or(other_times).unwrap_or_else(|| {
+            "give all bars of the other instrument, those of then too, and not only new ones; where these are all, write their times on the clock of then".to_owned()
         });
         Err(Error::data(format!(
             "{CONTEXT}{}: with these bars the first {} of {symbol} have no features, and fewer had none when {} was made; nothing was written: {remedy}",
@@ -580,6 +615,20 @@ impl FunctionAccount {
             plural(bars, "bar"),
             path.display()
         )))
+    }
+
+    /// The remedy where bars of `symbol` go on beyond the last one that the series with the account
+    /// `provenance` had, and none of them closes with it.
+    fn other_times(&self, symbol: &str, provenance: &Value) -> Option<String> {
+        let then = ContextAccount::read(provenance).last_close_time(symbol)?;
+        let own: Vec<&ContextReach> = self.reach.values().flatten().filter(|own| own.symbol() == symbol).collect();
+        let goes_on = own.iter().any(|own| own.first_open_time().is_some_and(|first| first < then));
+        (goes_on && !own.iter().any(|own| own.closes_at(then))).then(|| {
+            format!(
+                "the last bar of {symbol} closed at {}, and no bar closes then now: write its times on the clock of then",
+                utc(then)
+            )
+        })
     }
 
     /// The remedy where other instruments have another timing than in the series with the account
@@ -628,5 +677,32 @@ impl FunctionAccount {
     /// Columns and replayed calls, as a proof has them.
     pub(crate) fn proven_facts(&self) -> Value {
         json!({ "columns": self.names(), "calls": self.proof.calls, "cuts": self.proof.cuts })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::text::DAY_NS;
+
+    /// Missing bars were blamed for times on another clock.
+    #[test]
+    fn a_context_on_another_clock_is_told_from_a_part_of_it() {
+        let reach = |days: Range<i64>, later: i64| {
+            let opens: Vec<i64> = days.map(|day| day * DAY_NS + later).collect();
+            let closes = opens.iter().map(|time| time + DAY_NS).collect();
+            ContextReach::new("DXY".to_owned(), closes, opens)
+        };
+        let mut then = ContextAccount::default();
+        then.add(&reach(0..5, 0));
+        let provenance = json!({ "functions": { "context_reach": then } });
+        let remedy = |own: ContextReach| {
+            let reach = Arc::new(BTreeMap::from([(Timeframe::D1, vec![own])]));
+            FunctionAccount { reach, ..FunctionAccount::default() }.other_times("DXY", &provenance)
+        };
+        assert_eq!([reach(0..9, 0), reach(5..9, 0)].map(remedy), [None, None]);
+        let told = remedy(reach(0..9, DAY_NS / 2)).unwrap();
+        assert!(told.starts_with("the last bar of DXY closed at 1970-01-06"), "{told}");
+        assert!(told.ends_with("no bar closes then now: write its times on the clock of then"), "{told}");
     }
 }

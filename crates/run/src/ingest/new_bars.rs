@@ -39,28 +39,46 @@ pub(super) fn require_fitting(recordings: &[Recording], bars: &[SpooledBars], ke
             && first != summary.first_open_time
         {
             let (was, is) = (utc(first), utc(summary.first_open_time));
-            let begins_later = match summary.first_open_time > first {
-                true => " (the file begins later than it did: keep earlier exports under their own names)",
-                false => "",
-            };
-            let said =
-                format!("the first bar of {symbol} opens at {was}, and would be one that opens at {is}{begins_later}");
+            let why = why_moved(summary.base, summary.first_open_time - first);
+            let said = format!("the first bar of {symbol} opens at {was}, and would be one that opens at {is}{why}");
             return Err(kept.changed(symbol, &said));
         }
         if let Some(last_close) = then["last_close_time_ns"].as_i64()
             && let Some(bar) = off_grid(bars, last_close)?
         {
             return Err(Error::data(format!(
-                "{symbol}: the bar that opens at {} is no {} bar like those of {}: it opens {}; nothing was written: leave out the file that has it ({})",
+                "{symbol}: the bar that opens at {} is no {} bar like those of {}: it opens {}; nothing was written: leave out the file that has it ({}){}",
                 utc(bar.open_time),
                 summary.base,
                 out.display(),
                 bar.reason,
-                roles.new_files(summary)
+                roles.new_files(summary),
+                stamp_remedy(summary.base, last_close - summary.base.duration_ns())
             )));
         }
     }
     Ok(())
+}
+
+/// The remedy for a bar of `base` off the grid of those up to the one that opens at `last_open`, as
+/// the end of a sentence. Days may have been exported by another rule for their time of day.
+fn stamp_remedy(base: Timeframe, last_open: i64) -> String {
+    if base < Timeframe::D1 {
+        return String::new();
+    }
+    format!(", or stamp its rows at the time of day of those before, the last of which opens at {}", utc(last_open))
+}
+
+/// The cause, in parentheses, of a first bar of the timeframe `base` that opens `later_ns` later
+/// than it did.
+fn why_moved(base: Timeframe, later_ns: i64) -> &'static str {
+    if base >= Timeframe::D1 && later_ns.abs() < Timeframe::D1.duration_ns() {
+        " (with the times of day of the new rows, all days are dated otherwise: stamp the new rows as those before are, at the same time of day or as dates alone)"
+    } else if later_ns > 0 {
+        " (the file begins later than it did: keep earlier exports under their own names)"
+    } else {
+        ""
+    }
 }
 
 /// A file of before whose clock is inferred, and is another one by the weeks of all files now.
@@ -328,3 +346,27 @@ fn off_grid(bars: &SpooledBars, last_close: i64) -> Result<Option<OffGrid>> {
 
 /// Bars whose times are read at once.
 const PIECE_BARS: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Days that new rows with another time of day moved had "begun later" by the earlier files.
+    #[test]
+    fn new_times_of_day_move_days_by_less_than_one() {
+        let (hour, day) = (Timeframe::H1.duration_ns(), Timeframe::D1.duration_ns());
+        for (base, later_ns, says) in [
+            (Timeframe::D1, 16 * hour, "at the same time of day or as dates alone"),
+            (Timeframe::D1, -hour, "at the same time of day or as dates alone"),
+            (Timeframe::D1, day, "begins later than it did"),
+            (Timeframe::H1, hour, "begins later than it did"),
+        ] {
+            assert!(why_moved(base, later_ns).contains(says), "{base} {later_ns}");
+        }
+        let says =
+            ", or stamp its rows at the time of day of those before, the last of which opens at 1970-01-01 16:00";
+        assert!(stamp_remedy(Timeframe::D1, 16 * hour).starts_with(says), "{}", stamp_remedy(Timeframe::D1, 16 * hour));
+        assert_eq!(stamp_remedy(Timeframe::H1, 0), "");
+        assert_eq!([why_moved(Timeframe::D1, -day), why_moved(Timeframe::H1, -hour)], [""; 2]);
+    }
+}

@@ -1,6 +1,7 @@
 //! Model for streaming, and the recipe of its data.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use megabatch_amp::Precision;
@@ -20,7 +21,9 @@ use crate::adapters::series::scalers_of;
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::ingest::{Calendar, Recipe, age_column, changed_functions, missing_context, open_through_cache};
+use crate::ingest::{
+    Calendar, Recipe, age_column, changed_functions, context_symbol, missing_context, open_through_cache,
+};
 use crate::run_folder::RunFolder;
 use crate::setup::settings::{precision, streams};
 use crate::text::utc;
@@ -293,14 +296,19 @@ impl StreamingModel {
             )));
         }
         if *history == History::OfTheData {
-            self.require_recorded_values(&seen, &features)?;
+            self.require_recorded_values(&seen, &features, functions)?;
         }
         let stream = FunctionStream::new(&seen, &features, functions);
         Ok((seen.followed(&features, &plain, self.recipe.on_error)?, stream))
     }
 
     /// Refuses columns that have other values than the data at the last bars of these.
-    fn require_recorded_values(&self, seen: &FunctionBars, features: &[Vec<FunctionColumn>]) -> Result<()> {
+    fn require_recorded_values(
+        &self,
+        seen: &FunctionBars,
+        features: &[Vec<FunctionColumn>],
+        functions: &dyn BarFunctions,
+    ) -> Result<()> {
         let source = open_through_cache(&self.data, "follow")?;
         let Some(series) = source.series() else { return Ok(()) };
         let (file, width) = (series.file(), self.spec.features.len());
@@ -350,6 +358,10 @@ impl StreamingModel {
                     let Ok(bar) = close_times.binary_search(&time) else { continue };
                     let Some(&found) = column.values.get(bar) else { continue };
                     let size = recorded.abs().max((recorded - center).abs());
+                    if found.is_nan() {
+                        let first = close_times[0] - scaler.timeframe.duration_ns();
+                        self.require_context_bars(column, functions, scaler.timeframe, first..time)?;
+                    }
                     if found.is_nan() || (found - recorded).abs() > tolerance + VALUE_TOLERANCE * size {
                         return Err(Error::data(format!(
                             "{}: {}: column {} is {found} at the {} bar that closes at {}, where the data have {recorded}: give the functions and the bars of other instruments that it was made with; if these are they, ingest and train anew",
@@ -364,6 +376,32 @@ impl StreamingModel {
             }
         }
         Ok(())
+    }
+
+    /// Refuses the bars of another instrument that are too few for a value of `column`, at the end
+    /// of `times`, which begin with the data.
+    fn require_context_bars(
+        &self,
+        column: &FunctionColumn,
+        functions: &dyn BarFunctions,
+        timeframe: Timeframe,
+        times: Range<i64>,
+    ) -> Result<()> {
+        let Some(symbol) = context_symbol(&column.function) else { return Ok(()) };
+        let reach = functions.context_reach(timeframe, &self.spec.bins)?;
+        let Some(own) = reach.iter().find(|own| own.symbol() == symbol) else { return Ok(()) };
+        let (bars, needed) = (own.bars_within(&times), own.bars_needed());
+        if bars >= needed {
+            return Ok(());
+        }
+        Err(Error::data(format!(
+            "{}: {}: column {} has no value at the {timeframe} bar that closes at {}, where the data have one: {symbol} has {bars} {timeframe} bars up to there, and {needed} or more are needed; give all of its bars from {} on, where the data begin",
+            self.data.display(),
+            column.function,
+            column.name,
+            utc(times.end),
+            utc(times.start)
+        )))
     }
 
     /// Options of reading the lines that come.

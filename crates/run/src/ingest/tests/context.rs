@@ -329,3 +329,31 @@ fn an_append_tells_that_the_clock_of_the_bars_has_moved_the_dates_of_a_context()
         ("of the clock -05:00 beside H1 bars now, and were of the clock -04:00", "ingest all files anew");
     assert!(error.starts_with("context SPY: ") && error.contains(clocks) && error.ends_with(remedy), "{error}");
 }
+
+/// Days of a context that were too few for its features had "no value at any bar", and one bar was
+/// to state its timeframe, which no option takes.
+#[test]
+fn a_context_of_too_few_bars_is_told_how_many_it_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let bars = days(folder.path().join("KO.csv"), 0..200, |_, date| date.to_owned());
+    for (count, features, says) in [
+        (43, "default", "and there are 43: give "),
+        (2, "log_return_12", "at bar 13 of it within the time of these bars, and there are 2: give 13 bars or more"),
+        (1, "log_return_12", "context SPY: no two bars have different times: "),
+        (1, "log_return_12", "one bar is too few, and the first value of the features is at bar 13: give 13 bars"),
+        (1, "body", "at bar 2: give 2 bars or more of one timeframe"),
+    ] {
+        let path = days(folder.path().join("SPY.csv"), 0..count, |_, date| date.to_owned());
+        let recipe = Recipe {
+            bars: vec![bars.clone()],
+            context: vec![ContextFile { symbol: "SPY".to_owned(), path }],
+            timeframes: windows("D1:5"),
+            features: features.parse().unwrap(),
+            target: TargetKind::LogReturn,
+            horizon: 1,
+            ..Recipe::default()
+        };
+        let error = ingest(&recipe, &folder.path().join("series.h5"), &Host::silent()).unwrap_err().to_string();
+        assert!(error.contains(says) && !error.contains("--base"), "{count} {features}: {error}");
+    }
+}
