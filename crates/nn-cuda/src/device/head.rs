@@ -11,9 +11,9 @@ use megabatch_nn::model::Model;
 use super::memory_estimate::MemoryEstimate;
 use super::workspace_cache::WorkspaceCache;
 use crate::ops::{
-    Arithmetic, LossScaling, LossTable, Operand, Output, Predictions, Product, Scratch, Table, TableRows, TensorSlice,
-    Terms, Transpose, UploadBatch, add_column_sums, column_sum_partials_len, loss, loss_partials_len, multiply,
-    product_partials_len, rows_partials_len, take_rows,
+    Arithmetic, LossScaling, LossTable, Operand, Output, PlannedUpload, Predictions, Product, Scratch, Table,
+    TableRows, TensorSlice, Terms, Transpose, UploadBatch, add_column_sums, column_sum_partials_len, loss,
+    loss_partials_len, multiply, product_partials_len, rows_partials_len, take_rows,
 };
 
 #[derive(Debug)]
@@ -143,14 +143,26 @@ impl<T: Operand> DeviceHead<T> {
             let name = format!("head of {samples} samples");
             estimate.book("batches", name, BOTH, |_| head.select_workspace(samples));
         }
-        estimate.enqueue(None, [size_of::<Terms>(), samples * targets * size_of::<f32>()]);
-        if batch.is_weighted {
-            for &samples in &batch.sizes_learnt {
-                let bytes = samples * size_of::<f32>();
-                estimate.put("batches", format!("weights of {samples} samples"), bytes, BOTH);
-            }
-            estimate.enqueue(None, [samples * size_of::<f32>()]);
+        for &samples in batch.sizes_learnt.iter().filter(|_| batch.is_weighted) {
+            estimate.book("batches", format!("weights of {samples} samples"), BOTH, |_| {
+                head.select_workspace(samples)?;
+                let DeviceHead { batches, workspaces, .. } = &mut head;
+                sample_weights(&mut workspaces.selected_mut().weights, batches, samples)?;
+                Ok(())
+            });
         }
+        estimate.book_upload("targets", [None, Some(samples)], |upload, samples| {
+            head.select_workspace(samples)?;
+            head.plan_upload(upload)
+        });
+    }
+
+    /// Plans the upload of a batch that is trained on, after [`DeviceHead::select_workspace`].
+    fn plan_upload(&mut self, upload: &mut PlannedUpload) -> Result<()> {
+        let HeadBuffers { samples, targets, weights, .. } = self.workspaces.selected_mut();
+        upload.put(&mut self.sums.terms, 1)?;
+        upload.put(targets, *samples * self.targets)?;
+        weights.iter_mut().try_for_each(|weights| upload.put(weights, *samples))
     }
 
     /// Packs the weights of `parameters`, and sets the totals of the losses to zero.
@@ -186,11 +198,7 @@ impl<T: Operand> DeviceHead<T> {
         upload.put(&mut self.sums.terms, &[Terms::new(loss_input.loss, loss_input.count, loss_input.targets)])?;
         upload.put(&mut workspace.targets, loss_input.targets)?;
         let Some(weights) = loss_input.weights else { return Ok(()) };
-        let on_device = match &mut workspace.weights {
-            Some(on_device) => on_device,
-            none => none.insert(Buffer::zeros(&self.batches, workspace.samples)?),
-        };
-        upload.put(on_device, weights)
+        upload.put(sample_weights(&mut workspace.weights, &self.batches, workspace.samples)?, weights)
     }
 
     /// Input of the head by sample, `[B, W]`, for writing.
@@ -262,4 +270,16 @@ impl<T: Operand> DeviceHead<T> {
 fn weight_and_bias(model: &Model) -> [Range<usize>; 2] {
     let head = model.decoder().head.as_ref().expect("a model of samples that stand alone has a head");
     head.slots().map(|slot| model.layout().range(slot))
+}
+
+/// Memory for the weights of a batch of `samples` samples, which is taken where there is none.
+fn sample_weights<'a>(
+    weights: &'a mut Option<Buffer<f32>>,
+    scope: &Scope,
+    samples: usize,
+) -> Result<&'a mut Buffer<f32>> {
+    Ok(match weights {
+        Some(weights) => weights,
+        none => none.insert(Buffer::zeros(scope, samples)?),
+    })
 }
