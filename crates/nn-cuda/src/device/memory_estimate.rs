@@ -78,8 +78,9 @@ impl<'a> MemoryEstimate<'a> {
         }
     }
 
-    /// Counts what `plan` takes for arrays that a batch uploads, and their way: to a prediction,
-    /// and for a batch that is trained on, of each the most that it brings. `None` brings nothing.
+    /// Counts the arrays that `plan` takes for the upload of a batch, and their way. It is called
+    /// for the most that a batch brings to a prediction, then for the most of one that is trained
+    /// on; `None` brings nothing.
     pub(super) fn book_upload<Most>(
         &mut self,
         name: impl Into<String>,

@@ -384,6 +384,17 @@ mod tests {
     }
 
     #[test]
+    fn a_planned_upload_takes_the_memory_of_a_list() {
+        let (device, plan) = (Device::cpu(), Device::planning());
+        let sequence = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
+        let sequences = [sequence(9, &[0; 17]), sequence(3, &[0; 9])];
+        let _list = work_list(&device.scope("test"), 4, TileWindows::Eight, &sequences).unwrap();
+        let mut planned = WorkList::empty(&plan.scope("plan"), 4).unwrap();
+        planned.plan_upload(&[17, 9], TileWindows::Eight, &mut PlannedUpload::default()).unwrap();
+        assert_eq!(plan.usage().allocated_bytes, device.usage().allocated_bytes);
+    }
+
+    #[test]
     #[should_panic(expected = "a window of sequence 0 reads row 6 of 5")]
     fn a_window_past_the_projected_inputs_is_refused() {
         let sequence = Sequence { steps: 3, first: &[0, 3], row_step: 1, projected_rows: 5 };
