@@ -62,20 +62,16 @@ impl<'a> MemoryEstimate<'a> {
         let booked_bytes = |scope: &Scope| scope.device().usage().allocated_bytes;
         let before = booked_bytes(&self.scope);
         let made = self.dry_run(take);
-        self.put(part, name, booked_bytes(&self.scope) - before, used_in);
+        let bytes = booked_bytes(&self.scope) - before;
+        if bytes > 0 {
+            self.tensors.push(PlannedTensor { part, name: name.into(), count: 1, bytes, used_in: used_in.to_vec() });
+        }
         made
     }
 
     /// Makes something on a device for plans, and does not count it.
     pub(super) fn dry_run<R>(&self, make: impl FnOnce(&Scope) -> Result<R>) -> R {
         make(&self.scope).expect("a device for plans has room for everything")
-    }
-
-    /// Counts `bytes` for what is called `name`.
-    fn put(&mut self, part: &'static str, name: impl Into<String>, bytes: usize, used_in: &[StepPhase]) {
-        if bytes > 0 {
-            self.tensors.push(PlannedTensor { part, name: name.into(), count: 1, bytes, used_in: used_in.to_vec() });
-        }
     }
 
     /// Counts the arrays that `plan` takes for the upload of a batch, and their way. It is called
