@@ -257,9 +257,6 @@ impl DeviceScaler {
         })
     }
 
-    /// Bytes on a device.
-    pub const BYTES: usize = size_of::<DeviceStep>() + size_of::<f32>() + size_of::<DeviceState>();
-
     /// Sets the settings of the next [`unscale_and_check`](super::unscale_and_check()) and
     /// [`update`](super::update()). The copy to the device is not waited for.
     ///

@@ -66,12 +66,6 @@ impl ChunkedTensors {
         Ok(ChunkedTensors { ranges: ranges.to_vec(), chunks, on_device })
     }
 
-    /// Bytes of tensors of `ranges` on a device, beside those of their elements.
-    pub fn bytes(ranges: &[Range<usize>]) -> usize {
-        let chunks: usize = ranges.iter().map(|range| range.len().div_ceil(BLOCK)).sum();
-        chunks * (size_of::<TensorChunk>() + size_of::<f64>() + size_of::<u32>())
-    }
-
     /// The elements of each tensor.
     pub fn ranges(&self) -> &[Range<usize>] {
         &self.ranges

@@ -186,7 +186,7 @@ impl Device {
     }
 
     /// Resets the peaks of the device, of its pool and of all its scopes to the current values.
-    /// Those of a recording go on.
+    /// The peaks of a recording go on.
     pub fn reset_peak(&self) {
         self.memory().ledger.reset_peak();
         let mut pool = self.memory().pool();

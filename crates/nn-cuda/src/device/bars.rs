@@ -77,39 +77,50 @@ impl Bars {
         })
     }
 
-    /// Counts what the bars of timeframe `k` take, of which the model reads such windows.
-    pub(super) fn estimate<T: Operand>(estimate: &mut MemoryEstimate<'_>, k: usize, sizes: RecurrentSizes) {
-        let (batch, name) = (estimate.batch, estimate.model.shape().timeframes[k].name.clone());
-        let (features, width, bars) = (sizes.features, row_width(sizes.features), batch.bars[k]);
+    /// Counts what the bars of timeframe `k` take.
+    pub(super) fn estimate<T: Operand>(&mut self, estimate: &mut MemoryEstimate<'_>, k: usize) {
+        let (batch, learnt, config) = (estimate.batch, estimate.learnt, estimate.config);
+        let (name, bars) = (estimate.model.shape().timeframes[k].name.clone(), batch.bars[k]);
+        let RecurrentSizes { steps, features, .. } = self.sizes;
         match &batch.series {
             Some(series) => {
-                estimate.put("bars", format!("bars of {name}"), series[k] * features * size_of::<f32>(), FORWARD);
+                estimate.book("bars", format!("bars of {name}"), FORWARD, |scope| {
+                    Ok(Buffer::<f32>::zeros(scope, series[k] * features)?)
+                });
             }
             None if batch.kept_windows > 0 => {
-                let bytes = batch.kept_windows * sizes.steps * features * size_of::<T>();
-                estimate.put("bars", format!("stored windows of {name}"), bytes, FORWARD);
+                estimate.book("bars", format!("stored windows of {name}"), FORWARD, |scope| {
+                    self.stored_windows::<T>(scope, batch.kept_windows)
+                });
             }
             None => {
-                if batch.chunk_windows > 0 {
-                    let bytes = 2 * batch.chunk_windows * sizes.steps * features * size_of::<T>();
-                    estimate.put("bars", format!("two chunks of stored windows of {name}"), bytes, &StepPhase::ALL);
-                }
+                let chunk_windows = batch.chunk_windows;
+                estimate.book("bars", format!("two chunks of stored windows of {name}"), &StepPhase::ALL, |scope| {
+                    let chunk = || self.stored_windows::<T>(scope, chunk_windows);
+                    Ok([chunk()?, chunk()?])
+                });
                 // Beside chunks, batches of a validation alone bring theirs.
-                let brought = if batch.chunk_windows > 0 { batch.validated_max * sizes.steps } else { bars };
-                let bytes = 2 * brought * features * size_of::<f32>();
+                let brought = if chunk_windows > 0 { batch.validated_max * steps } else { bars };
                 let content = if batch.shares_bars { "bars" } else { "windows" };
-                estimate.put("batches", format!("{content} of {name}, of two batches"), bytes, &StepPhase::ALL);
+                estimate.book("batches", format!("{content} of {name}, of two batches"), &StepPhase::ALL, |_| {
+                    Ok(self.batch_bars.reserve(brought * features)?)
+                });
             }
         }
-        let learnt = estimate.learnt;
         // A prediction drops nothing.
-        let ends = estimate.config.drops_between_layers.then_some(learnt.windows[k] * size_of::<u64>());
-        estimate.put_mail_learnt(&format!("last bars of the windows of {name}"), ends);
-        let row_bars = if batch.shares_bars { 1 } else { sizes.steps };
-        let [rows, rows_learnt] = [bars, learnt.bars[k]].map(|bars| [bars / row_bars * size_of::<u32>()]);
-        estimate.put_mail(&format!("places of the bars of {name}"), rows, rows_learnt);
-        let covered = bars * width * (size_of::<T>() + size_of::<f32>());
-        estimate.put("batches", format!("bars of {name} that a batch covers"), covered, BOTH);
+        let ends = config.drops_between_layers.then_some(learnt.windows[k]);
+        estimate.book_upload(format!("last bars of the windows of {name}"), [None, ends], |upload, windows| {
+            upload.put(&mut self.ends, windows)
+        });
+        let row_bars = if batch.shares_bars { 1 } else { steps };
+        let rows = [bars, learnt.bars[k]].map(|bars| Some(bars / row_bars));
+        estimate.book_upload(format!("places of the bars of {name}"), rows, |upload, rows| {
+            upload.put(&mut self.rows, rows)
+        });
+        let wide = bars * self.width();
+        estimate.book("batches", format!("bars of {name} that a batch covers"), BOTH, |_| {
+            ensure_capacity(&mut self.wide, wide)
+        });
     }
 
     /// Keeps the series on the device, booked on `scope`; `None` takes bars batch by batch.
@@ -128,9 +139,13 @@ impl Bars {
             return Err(Error::setting("the number of bars", &"2^32 or more", expected));
         }
         self.resident = None;
-        let bytes = windows * self.window_len() * size_of::<T>();
-        self.resident = Some(ResidentBars::Windows(Buffer::zeros(scope, bytes)?));
+        self.resident = Some(ResidentBars::Windows(self.stored_windows::<T>(scope, windows)?));
         Ok(())
+    }
+
+    /// Memory for stored windows in operands of `T`, booked on `scope`.
+    fn stored_windows<T: Operand>(&self, scope: &Scope, windows: usize) -> Result<Buffer<u8>> {
+        Ok(Buffer::zeros(scope, windows * self.window_len() * size_of::<T>())?)
     }
 
     /// Copies stored windows, [.., T, F], to the place of window `first` and those after it,

@@ -39,11 +39,14 @@ impl Carried {
             let name = estimate.model.shape().timeframes[k].name.clone();
             let sizes = CarriedSizes { hidden: config.hidden, layers: config.layers, slots, places };
             let used_in = [StepPhase::Forward, StepPhase::Optimizer];
-            estimate.book("carried", format!("states of {name}"), &used_in, |scope| {
+            let mut states = estimate.book("carried", format!("states of {name}"), &used_in, |scope| {
                 CarriedStates::zeros(scope, scope, sizes)
             });
-            let brought = CarriedStates::upload_bytes(batch.windows[k], batch.bars[k]);
-            estimate.put_mail_learnt(&format!("states that windows of {name} start from, and compute"), brought);
+            let name = format!("states that windows of {name} start from, and compute");
+            let brought = Some([batch.windows[k], batch.bars[k]]);
+            estimate.book_upload(name, [None, brought], |upload, [windows, notes]| {
+                states.plan_upload(windows, notes, upload)
+            });
         }
     }
 

@@ -1,5 +1,7 @@
 //! The linear head and the loss on a device.
 
+use std::ops::Range;
+
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::loss::Loss;
@@ -9,9 +11,9 @@ use megabatch_nn::model::Model;
 use super::memory_estimate::MemoryEstimate;
 use super::workspace_cache::WorkspaceCache;
 use crate::ops::{
-    Arithmetic, LossScaling, LossTable, Operand, Output, Predictions, Product, Scratch, Table, TableRows, TensorSlice,
-    Terms, Transpose, UploadBatch, add_column_sums, column_sum_partials_len, loss, loss_partials_len, multiply,
-    product_partials_len, rows_partials_len, take_rows,
+    Arithmetic, LossScaling, LossTable, Operand, Output, PlannedUpload, Predictions, Product, Scratch, Table,
+    TableRows, TensorSlice, Terms, Transpose, UploadBatch, add_column_sums, column_sum_partials_len, loss,
+    loss_partials_len, multiply, product_partials_len, rows_partials_len, take_rows,
 };
 
 #[derive(Debug)]
@@ -24,17 +26,29 @@ pub(super) struct DeviceHead<T: Operand> {
     arithmetic: Arithmetic,
     weight_start: usize,
     bias_start: usize,
+    packed: PackedHead<T>,
+    sums: LossSums,
+    scratch: Scratch,
+    workspaces: WorkspaceCache<HeadBuffers<T>>,
+}
+
+/// The weight that the head multiplies by, and the table of its loss.
+#[derive(Debug)]
+struct PackedHead<T: Operand> {
     /// Places of the weight's numbers among all parameters.
     places: Buffer<u32>,
     weight: Buffer<T>,        // [K, W]
     weight_fp32: Buffer<f32>, // [K, W], the same numbers
     table: LossTable,
+}
+
+/// Terms and sums of a loss.
+#[derive(Debug)]
+pub(super) struct LossSums {
     /// Terms of the batch.
-    terms: Buffer<Terms>, // [1]
+    pub(super) terms: Buffer<Terms>, // [1]
     /// The sum of the losses since a step began, and the number of its terms.
-    totals: Buffer<f64>,
-    scratch: Scratch,
-    workspaces: WorkspaceCache<HeadBuffers<T>>,
+    pub(super) totals: Buffer<f64>, // [2]
 }
 
 /// Buffers of a batch.
@@ -61,16 +75,34 @@ pub(super) struct LossInput<'a> {
     pub(super) scale: &'a Buffer<f32>,
 }
 
+impl<T: Operand> PackedHead<T> {
+    /// The weight of `model` that lies at `weight` among its parameters, and the table of `loss`.
+    fn new(scope: &Scope, model: &Model, weight: Range<usize>, loss: Loss) -> Result<Self> {
+        let places: Vec<u32> = weight.map(|place| place as u32).collect();
+        Ok(PackedHead {
+            places: Buffer::from_slice(scope, &places)?,
+            weight: Buffer::zeros(scope, places.len())?,
+            weight_fp32: Buffer::zeros(scope, places.len())?,
+            table: LossTable::new(scope, loss, model.shape().outputs)?,
+        })
+    }
+}
+
+impl LossSums {
+    /// Sums of zero.
+    pub(super) fn zeros(scope: &Scope) -> Result<Self> {
+        Ok(LossSums { terms: Buffer::zeros(scope, 1)?, totals: Buffer::zeros(scope, 2)? })
+    }
+}
+
 impl<T: Operand> DeviceHead<T> {
     /// The head of `model`.
     ///
     /// # Panics
     /// If attention over graphs gives the outputs.
     pub(super) fn new(scope: &Scope, model: &Model, loss: Loss, arithmetic: Arithmetic) -> Result<Self> {
-        let head = model.decoder().head.as_ref().expect("a model of samples that stand alone has a head");
         let (weights, batches) = (scope.child("model/parameters/packed"), scope.child("batches"));
-        let [weight, bias] = head.slots().map(|slot| model.layout().range(slot));
-        let places: Vec<u32> = weight.clone().map(|place| place as u32).collect();
+        let [weight, bias] = weight_and_bias(model);
         let (width, outputs, targets) = (model.decoder().widths.top, model.outputs(), model.shape().outputs);
         Ok(DeviceHead {
             width,
@@ -79,12 +111,8 @@ impl<T: Operand> DeviceHead<T> {
             arithmetic,
             weight_start: weight.start,
             bias_start: bias.start,
-            places: Buffer::from_slice(&weights, &places)?,
-            weight: Buffer::zeros(&weights, weight.len())?,
-            weight_fp32: Buffer::zeros(&weights, weight.len())?,
-            table: LossTable::new(&weights, loss, targets)?,
-            terms: Buffer::zeros(&batches, 1)?,
-            totals: Buffer::zeros(&batches, 2)?,
+            packed: PackedHead::new(&weights, model, weight, loss)?,
+            sums: LossSums::zeros(&batches)?,
             scratch: Scratch::empty(&batches)?,
             workspaces: WorkspaceCache::default(),
             batches,
@@ -96,40 +124,54 @@ impl<T: Operand> DeviceHead<T> {
         let (model, config, batch) = (estimate.model, estimate.config, estimate.batch);
         let mut head = estimate.dry_run(|scope| DeviceHead::<T>::new(scope, model, config.loss, config.arithmetic));
         let DeviceHead { width, outputs, targets, .. } = head;
-        let weights = head.places.scope().usage().allocated_bytes;
-        estimate.put("parameters", "head in the order of operations", weights, BOTH);
+        estimate.book("parameters", "head in the order of operations", BOTH, |scope| {
+            let [weight, _] = weight_and_bias(model);
+            PackedHead::<T>::new(scope, model, weight, config.loss)
+        });
         // The product of a prediction starts from a bias, and is not split.
         let samples = batch.sizes_learnt.iter().copied().max().unwrap_or(0);
         let sum = [outputs, width, samples];
         let parts = product_partials_len(sum)
             .max(rows_partials_len(samples, width, outputs))
             .max(column_sum_partials_len(samples, outputs));
-        estimate.dry_run(|_| {
+        estimate.book("batches", "sums of losses", BOTH, LossSums::zeros);
+        estimate.book("batches", "parts of sums of the head", BOTH, |_| {
             head.scratch.reserve::<f32>(parts)?;
             head.scratch.reserve::<f64>(loss_partials_len(samples * targets))
         });
-        let sums = head.batches.usage().allocated_bytes;
         for &samples in &batch.sizes {
             let name = format!("head of {samples} samples");
             estimate.book("batches", name, BOTH, |_| head.select_workspace(samples));
         }
-        estimate.put("batches", "loss and parts of sums", sums, BOTH);
-        estimate.enqueue(None, [size_of::<Terms>(), samples * targets * size_of::<f32>()]);
-        if batch.is_weighted {
-            for &samples in &batch.sizes_learnt {
-                let bytes = samples * size_of::<f32>();
-                estimate.put("batches", format!("weights of {samples} samples"), bytes, BOTH);
-            }
-            estimate.enqueue(None, [samples * size_of::<f32>()]);
+        for &samples in batch.sizes_learnt.iter().filter(|_| batch.is_weighted) {
+            estimate.book("batches", format!("weights of {samples} samples"), BOTH, |_| {
+                head.select_workspace(samples)?;
+                let DeviceHead { batches, workspaces, .. } = &mut head;
+                sample_weights(&mut workspaces.selected_mut().weights, batches, samples)?;
+                Ok(())
+            });
         }
+        estimate.book_upload("targets", [None, Some(samples)], |upload, samples| {
+            head.select_workspace(samples)?;
+            head.plan_upload(upload)
+        });
+    }
+
+    /// Plans the upload of a batch that is trained on, after [`DeviceHead::select_workspace`].
+    fn plan_upload(&mut self, upload: &mut PlannedUpload) -> Result<()> {
+        let HeadBuffers { samples, targets, weights, .. } = self.workspaces.selected_mut();
+        upload.put(&mut self.sums.terms, 1)?;
+        upload.put(targets, *samples * self.targets)?;
+        weights.iter_mut().try_for_each(|weights| upload.put(weights, *samples))
     }
 
     /// Packs the weights of `parameters`, and sets the totals of the losses to zero.
     pub(super) fn load(&mut self, parameters: &Buffer<f32>) -> Result<()> {
-        let (table, count) = (Table::Fp32(parameters), self.places.len());
-        let numbers = TableRows { table, rows: &self.places, count, bars: 1, width: 1, stride: 1 };
-        take_rows(&numbers, &mut self.weight, 0, &mut self.weight_fp32)?;
-        Ok(self.totals.set_zero()?)
+        let PackedHead { places, weight, weight_fp32, .. } = &mut self.packed;
+        let (table, count) = (Table::Fp32(parameters), places.len());
+        let numbers = TableRows { table, rows: places, count, bars: 1, width: 1, stride: 1 };
+        take_rows(&numbers, weight, 0, weight_fp32)?;
+        Ok(self.sums.totals.set_zero()?)
     }
 
     /// Selects the workspace for a batch of `samples` samples.
@@ -153,14 +195,10 @@ impl<T: Operand> DeviceHead<T> {
     pub(super) fn enqueue<'a>(&'a mut self, loss_input: LossInput<'_>, upload: &mut UploadBatch<'a>) -> Result<()> {
         let workspace = self.workspaces.selected_mut();
         assert_eq!(loss_input.targets.len(), workspace.targets.len(), "targets of the batch's samples");
-        upload.put(&mut self.terms, &[Terms::new(loss_input.loss, loss_input.count, loss_input.targets)])?;
+        upload.put(&mut self.sums.terms, &[Terms::new(loss_input.loss, loss_input.count, loss_input.targets)])?;
         upload.put(&mut workspace.targets, loss_input.targets)?;
         let Some(weights) = loss_input.weights else { return Ok(()) };
-        let on_device = match &mut workspace.weights {
-            Some(on_device) => on_device,
-            none => none.insert(Buffer::zeros(&self.batches, workspace.samples)?),
-        };
-        upload.put(on_device, weights)
+        upload.put(sample_weights(&mut workspace.weights, &self.batches, workspace.samples)?, weights)
     }
 
     /// Input of the head by sample, `[B, W]`, for writing.
@@ -178,7 +216,7 @@ impl<T: Operand> DeviceHead<T> {
         let workspace = self.workspaces.selected_mut();
         let product = Product {
             a: (&workspace.read).into(),
-            b: (&self.weight).into(),
+            b: (&self.packed.weight).into(),
             bias: Some(TensorSlice { buffer: parameters, start: self.bias_start }),
             shape: [workspace.samples, self.outputs, self.width],
             layout: Transpose::Nt,
@@ -205,10 +243,10 @@ impl<T: Operand> DeviceHead<T> {
         let (workspace, scratch) = (self.workspaces.selected_mut(), &mut self.scratch);
         let HeadBuffers { samples: rows, outputs: y, targets, weights, d_outputs, .. } = workspace;
         let predictions = Predictions { outputs: y, targets, weights: weights.as_ref(), rows: *rows };
-        let objective = LossScaling { terms: &self.terms, scale };
-        loss(&self.table, predictions, objective, d_outputs, &mut self.totals, scratch)?;
+        let objective = LossScaling { terms: &self.sums.terms, scale };
+        loss(&self.packed.table, predictions, objective, d_outputs, &mut self.sums.totals, scratch)?;
 
-        let weight = TensorSlice::from(&self.weight);
+        let weight = TensorSlice::from(&self.packed.weight);
         let d_outputs = TensorSlice::from(&workspace.d_outputs);
         let weight_gradient =
             arithmetic.product(d_outputs, (&workspace.read).into(), [outputs, width, workspace.samples], Transpose::Tn);
@@ -220,10 +258,28 @@ impl<T: Operand> DeviceHead<T> {
 
     /// `[2]`: the sum of the losses since [`DeviceHead::load`], and the number of its terms.
     pub(super) fn totals(&self) -> &Buffer<f64> {
-        &self.totals
+        &self.sums.totals
     }
 
     pub(super) fn totals_mut(&mut self) -> &mut Buffer<f64> {
-        &mut self.totals
+        &mut self.sums.totals
     }
+}
+
+/// Places of the head's weight and bias among the parameters of `model`.
+fn weight_and_bias(model: &Model) -> [Range<usize>; 2] {
+    let head = model.decoder().head.as_ref().expect("a model of samples that stand alone has a head");
+    head.slots().map(|slot| model.layout().range(slot))
+}
+
+/// Memory for the weights of a batch of `samples` samples, which is taken where there is none.
+fn sample_weights<'a>(
+    weights: &'a mut Option<Buffer<f32>>,
+    scope: &Scope,
+    samples: usize,
+) -> Result<&'a mut Buffer<f32>> {
+    Ok(match weights {
+        Some(weights) => weights,
+        none => none.insert(Buffer::zeros(scope, samples)?),
+    })
 }

@@ -10,7 +10,7 @@ use megabatch_nn::memory::{LargestBatch, PlannedTensor, StepPhase};
 use megabatch_nn::model::Model;
 
 use crate::ComputeConfig;
-use crate::ops::BatchUploader;
+use crate::ops::{BatchUploader, PlannedUpload};
 
 /// Device memory of a run, counted by tensor.
 pub(super) struct MemoryEstimate<'a> {
@@ -24,10 +24,8 @@ pub(super) struct MemoryEstimate<'a> {
     /// Scope of a run on a device for plans. Whoever counts gives back what it takes.
     scope: Scope,
     tensors: Vec<PlannedTensor>,
-    /// Bytes of each array that a batch brings to a prediction.
-    upload: Vec<usize>,
-    /// Bytes of each array that a batch brings that is trained on.
-    upload_learnt: Vec<usize>,
+    /// The upload of a batch to a prediction, and of one that is trained on.
+    uploads: [PlannedUpload; 2],
 }
 
 /// The most rows of each timeframe.
@@ -49,9 +47,8 @@ impl<'a> MemoryEstimate<'a> {
         learnt: &'a LargestBatch,
         rows: MostRows<'a>,
     ) -> Self {
-        let (scope, tensors) = (Device::planning().scope("gpu"), Vec::new());
-        let (upload, upload_learnt) = (Vec::new(), Vec::new());
-        MemoryEstimate { model, config, batch, learnt, rows, scope, tensors, upload, upload_learnt }
+        let (scope, uploads) = (Device::planning().scope("gpu"), Default::default());
+        MemoryEstimate { model, config, batch, learnt, rows, scope, tensors: Vec::new(), uploads }
     }
 
     /// Counts what `take` takes of a device for what is called `name`, and returns what it made.
@@ -65,7 +62,10 @@ impl<'a> MemoryEstimate<'a> {
         let booked_bytes = |scope: &Scope| scope.device().usage().allocated_bytes;
         let before = booked_bytes(&self.scope);
         let made = self.dry_run(take);
-        self.put(part, name, booked_bytes(&self.scope) - before, used_in);
+        let bytes = booked_bytes(&self.scope) - before;
+        if bytes > 0 {
+            self.tensors.push(PlannedTensor { part, name: name.into(), count: 1, bytes, used_in: used_in.to_vec() });
+        }
         made
     }
 
@@ -74,46 +74,31 @@ impl<'a> MemoryEstimate<'a> {
         make(&self.scope).expect("a device for plans has room for everything")
     }
 
-    /// Counts `bytes` for what is called `name`.
-    pub(super) fn put(&mut self, part: &'static str, name: impl Into<String>, bytes: usize, used_in: &[StepPhase]) {
-        if bytes > 0 {
-            self.tensors.push(PlannedTensor { part, name: name.into(), count: 1, bytes, used_in: used_in.to_vec() });
-        }
-    }
-
-    /// Counts arrays of `all` bytes, of which a batch that is trained on has `learnt`, and their
-    /// way.
-    pub(super) fn put_mail(
+    /// Counts the arrays that `plan` takes for the upload of a batch, and their way. It is called
+    /// for the most that a batch brings to a prediction, then for the most of one that is trained
+    /// on; `None` brings nothing.
+    pub(super) fn book_upload<Most>(
         &mut self,
-        name: &str,
-        all: impl IntoIterator<Item = usize>,
-        learnt: impl IntoIterator<Item = usize>,
+        name: impl Into<String>,
+        all_and_learnt: [Option<Most>; 2],
+        mut plan: impl FnMut(&mut PlannedUpload, Most) -> Result<()>,
     ) {
-        let before = self.upload.len();
-        self.enqueue(all, learnt);
-        let bytes = self.upload[before..].iter().sum();
-        self.put("batches", name, bytes, &StepPhase::ALL);
-    }
-
-    /// Counts arrays of these bytes, which a batch that is trained on brings, and their way.
-    pub(super) fn put_mail_learnt(&mut self, name: &str, bytes: impl IntoIterator<Item = usize>) {
-        let before = self.upload_learnt.len();
-        self.upload_learnt.extend(bytes);
-        let bytes = self.upload_learnt[before..].iter().sum();
-        self.put("batches", name, bytes, &StepPhase::ALL);
-    }
-
-    /// Counts the way of arrays that are counted elsewhere: to a prediction, and of a batch that is
-    /// trained on.
-    pub(super) fn enqueue(&mut self, all: impl IntoIterator<Item = usize>, learnt: impl IntoIterator<Item = usize>) {
-        self.upload.extend(all);
-        self.upload_learnt.extend(learnt);
+        let mut uploads = std::mem::take(&mut self.uploads);
+        self.book("batches", name, &StepPhase::ALL, |_| {
+            let mut brought = all_and_learnt.into_iter().zip(&mut uploads);
+            brought.try_for_each(|(most, upload)| most.map_or(Ok(()), |most| plan(upload, most)))
+        });
+        self.uploads = uploads;
     }
 
     /// All tensors, with the way of what a batch brings.
     pub(super) fn into_tensors(mut self) -> Vec<PlannedTensor> {
-        let on_its_way = BatchUploader::bytes(&self.upload).max(BatchUploader::bytes(&self.upload_learnt));
-        self.put("batches", "a batch as it comes", on_its_way, &[StepPhase::Forward]);
+        let uploads = std::mem::take(&mut self.uploads);
+        self.book("batches", "a batch as it comes", &[StepPhase::Forward], |scope| {
+            let mut uploader = BatchUploader::new(scope)?;
+            uploads.iter().try_for_each(|upload| uploader.reserve(upload))?;
+            Ok(uploader)
+        });
         self.tensors
     }
 }

@@ -27,35 +27,23 @@ pub(super) struct Resident {
 impl Resident {
     /// Buffers for the tensors of `layout`, below `scope`; to be loaded before it is used.
     pub(super) fn new(scope: &Scope, layout: &Layout, has_moments: bool) -> Result<Self> {
-        let zeros = |label| Buffer::zeros(&scope.child(label), layout.len());
-        let moments = || Ok::<_, megabatch_nn::Error>([zeros("optimizer")?, zeros("optimizer")?]);
         let optimizer_scope = scope.child("optimizer");
-        Ok(Resident {
-            values: zeros("model/parameters")?,
-            gradients: zeros("model/gradients")?,
-            moments: has_moments.then(moments).transpose()?,
-            // All in one, as the CPU takes them: its sums have the same bits.
-            tensors: ChunkedTensors::new(&optimizer_scope, std::slice::from_ref(&(0..layout.len())))?,
-            control: DeviceScaler::new(&optimizer_scope, None, 0)?,
-            scope: optimizer_scope,
-        })
+        let values = zeros(&scope.child("model/parameters"), layout)?;
+        let gradients = zeros(&scope.child("model/gradients"), layout)?;
+        let moments = moments(&optimizer_scope, layout, has_moments)?;
+        let (tensors, control) = steering(&optimizer_scope, layout)?;
+        Ok(Resident { scope: optimizer_scope, values, gradients, moments, tensors, control })
     }
 
     /// Counts what [`Resident::new`] takes.
     pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>) {
-        let len = estimate.model.layout().len();
-        let bytes = len * size_of::<f32>();
-        estimate.put("parameters", "weights", bytes, &StepPhase::ALL);
-        estimate.put("gradients", "gradients", bytes, &[StepPhase::Backward, StepPhase::Optimizer]);
-        let moments = if estimate.config.has_moments { 2 * bytes } else { 0 };
-        estimate.put("optimizer", "moments", moments, &[StepPhase::Optimizer]);
-        let steering = ChunkedTensors::bytes(std::slice::from_ref(&(0..len))) + DeviceScaler::BYTES;
-        estimate.put(
-            "optimizer",
-            "loss scaler and step settings",
-            steering,
-            &[StepPhase::Backward, StepPhase::Optimizer],
-        );
+        let (model, has_moments) = (estimate.model, estimate.config.has_moments);
+        let layout = model.layout();
+        let learnt = [StepPhase::Backward, StepPhase::Optimizer];
+        estimate.book("parameters", "weights", &StepPhase::ALL, |scope| zeros(scope, layout));
+        estimate.book("gradients", "gradients", &learnt, |scope| zeros(scope, layout));
+        estimate.book("optimizer", "moments", &[StepPhase::Optimizer], |scope| moments(scope, layout, has_moments));
+        estimate.book("optimizer", "loss scaler and step settings", &learnt, |scope| steering(scope, layout));
     }
 
     /// Takes weights, moments, the number of updates and the loss scale as they are on the host.
@@ -95,4 +83,21 @@ impl Resident {
     pub(super) fn read(&self, report: PendingReport) -> Result<StepReport> {
         Ok(report.wait(&self.tensors)?)
     }
+}
+
+/// A number for each of the parameters of `layout`, zero at first.
+fn zeros(scope: &Scope, layout: &Layout) -> Result<Buffer<f32>> {
+    Ok(Buffer::zeros(scope, layout.len())?)
+}
+
+/// The optimizer's means, for a rule that keeps them.
+fn moments(scope: &Scope, layout: &Layout, has_moments: bool) -> Result<Option<[Buffer<f32>; 2]>> {
+    Ok(if has_moments { Some([zeros(scope, layout)?, zeros(scope, layout)?]) } else { None })
+}
+
+/// Chunks of the parameters, and settings of the step, for the passes from gradients to weights.
+fn steering(scope: &Scope, layout: &Layout) -> Result<(ChunkedTensors, DeviceScaler)> {
+    // All in one, as the CPU takes them: its sums have the same bits.
+    let tensors = ChunkedTensors::new(scope, std::slice::from_ref(&(0..layout.len())))?;
+    Ok((tensors, DeviceScaler::new(scope, None, 0)?))
 }

@@ -36,6 +36,13 @@ struct CopyCommand {
     words: u32,
 }
 
+/// An upload by its lengths alone: it takes the memory of an [`UploadBatch`], and copies nothing.
+#[derive(Debug, Default)]
+pub(crate) struct PlannedUpload {
+    words: usize,
+    commands: usize,
+}
+
 /// Numbers that are on their way to arrays, which are borrowed until they have been sent.
 #[derive(Debug)]
 pub struct UploadBatch<'a> {
@@ -53,12 +60,11 @@ impl BatchUploader {
         Ok(BatchUploader { staging: Staging::default(), words: Vec::new(), commands: Vec::new(), on_device })
     }
 
-    /// Bytes that it takes on a GPU, beside the arrays, once it has brought so many bytes to each
-    /// of them in one upload.
-    pub(crate) fn bytes(array_bytes: &[usize]) -> usize {
-        let words = array_bytes.iter().map(|bytes| bytes / size_of::<u32>());
-        let commands: usize = words.clone().map(|words| words.div_ceil(COMMAND_WORDS)).sum();
-        words.sum::<usize>().next_multiple_of(2) * size_of::<u32>() + commands * size_of::<CopyCommand>()
+    /// Takes the memory that `upload` passes through on its way to the arrays, where there is not
+    /// as much.
+    pub(crate) fn reserve(&mut self, upload: &PlannedUpload) -> Result<()> {
+        let commands = upload.commands * size_of::<CopyCommand>() / size_of::<u32>();
+        ensure_capacity(&mut self.on_device, upload.words.next_multiple_of(2) + commands)
     }
 
     /// An upload of nothing so far.
@@ -66,6 +72,17 @@ impl BatchUploader {
         self.words.clear();
         self.commands.clear();
         UploadBatch { uploader: self, arrays: PhantomData }
+    }
+}
+
+impl PlannedUpload {
+    /// `len` values for the first elements of `to`, which grows where it has to.
+    pub(crate) fn put<T: Pod>(&mut self, to: &mut Buffer<T>, len: usize) -> Result<()> {
+        ensure_capacity(to, len)?;
+        let words = len * size_of::<T>() / size_of::<u32>();
+        self.words += words;
+        self.commands += words.div_ceil(COMMAND_WORDS);
+        Ok(())
     }
 }
 
@@ -142,5 +159,19 @@ mod tests {
         upload.put(&mut numbers, &[1.5, 2.5]).unwrap();
         upload.send().unwrap();
         assert_eq!(numbers.as_slice(), [1.5, 2.5]);
+    }
+
+    #[test]
+    fn a_planned_upload_takes_the_arrays_and_their_way() {
+        let scope = Device::planning().scope("plan");
+        let (mut uploader, mut upload) = (BatchUploader::new(&scope).unwrap(), PlannedUpload::default());
+        let (mut short, mut long) =
+            (Buffer::<u64>::zeros(&scope, 0).unwrap(), Buffer::<f32>::zeros(&scope, 0).unwrap());
+        upload.put(&mut short, 3).unwrap();
+        upload.put(&mut long, COMMAND_WORDS + 1).unwrap();
+        uploader.reserve(&upload).unwrap();
+        assert_eq!((short.len(), long.len()), (3, COMMAND_WORDS + 1));
+        // Six words and those of `long`, an even number; then three commands of four words.
+        assert_eq!(uploader.on_device.len(), 6 + COMMAND_WORDS + 2 + 3 * 4);
     }
 }

@@ -13,7 +13,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
 
-use super::batch_upload::UploadBatch;
+use super::batch_upload::{PlannedUpload, UploadBatch};
 use super::operand::{Operand, TensorSlice};
 use super::recurrence_states::States;
 use super::work_list::WorkList;
@@ -86,9 +86,10 @@ impl CarriedStates {
         })
     }
 
-    /// Bytes of what a batch brings for so many windows and notes.
-    pub(crate) fn upload_bytes(windows: usize, notes: usize) -> [usize; 2] {
-        [windows * size_of::<u32>(), notes * size_of::<StateNote>()]
+    /// Plans the upload of a batch of so many windows and notes.
+    pub(crate) fn plan_upload(&mut self, windows: usize, notes: usize, upload: &mut PlannedUpload) -> Result<()> {
+        upload.put(&mut self.starts, windows)?;
+        upload.put(&mut self.notes, notes)
     }
 
     /// Takes the states `[slots, layers, 2, H]` of the host.

@@ -7,7 +7,7 @@ use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::graph::{BatchEdges, GraphStart};
 
-use super::batch_upload::UploadBatch;
+use super::batch_upload::{PlannedUpload, UploadBatch};
 use super::capacity::ensure_capacity;
 
 /// The edges of a batch's graphs, on the host, and on the device, where there may be room for more
@@ -99,27 +99,17 @@ impl GraphLists {
         self.selected = Some(selected);
     }
 
-    /// Takes memory on the device for so many places of edges, which have so many attributes, where
-    /// there is not as much.
-    pub(crate) fn reserve(&mut self, places: usize, attributes: usize) -> Result<()> {
-        let on_device = &mut self.on_device;
-        ensure_capacity(&mut on_device.from, places)?;
-        ensure_capacity(&mut on_device.places, places)?;
-        ensure_capacity(&mut on_device.to, places)?;
-        ensure_capacity(&mut on_device.attributes, places * attributes)
+    /// Takes memory on the device for the lists of so many nodes and places of edges, which have so
+    /// many attributes, where there is not as much.
+    pub(crate) fn reserve(&mut self, nodes: usize, places: usize, attributes: usize) -> Result<()> {
+        self.on_device.reserve(nodes, places, attributes)
     }
 
     /// Gives `upload` what the device has to know of the graphs.
     pub(crate) fn enqueue<'a>(&'a mut self, upload: &mut UploadBatch<'a>) -> Result<()> {
-        if let Some(Selected { origins, edges, width }) = &self.selected {
+        if let Some(Selected { origins, width, .. }) = &self.selected {
             let (nodes, places, on_device) = (self.nodes(), self.places(), &mut self.on_device);
-            ensure_capacity(&mut on_device.starts, nodes + 1)?;
-            ensure_capacity(&mut on_device.from, places)?;
-            ensure_capacity(&mut on_device.src_starts, nodes + 1)?;
-            ensure_capacity(&mut on_device.places, *edges)?;
-            ensure_capacity(&mut on_device.to, *edges)?;
-            ensure_capacity(&mut on_device.attributes, places * width)?;
-            ensure_capacity(&mut on_device.graph_of, nodes)?;
+            on_device.reserve(nodes, places, *width)?;
             upload.put(&mut on_device.graphs, &self.edges.graphs)?;
             return upload.put(&mut on_device.origins, origins);
         }
@@ -135,21 +125,31 @@ impl GraphLists {
         upload.put(&mut on_device.graphs, graphs)
     }
 
-    /// Bytes of the lists that the device has of so many nodes and places in all, whose edges have
-    /// so many attributes.
-    pub(crate) fn bytes(nodes: usize, places: usize, attributes: usize) -> [usize; 7] {
-        let words = [nodes + 1, places, nodes + 1, places, places, places * attributes, nodes];
-        words.map(|words| words * size_of::<u32>())
+    /// Plans the upload of lists of so many nodes and places of edges, which have so many
+    /// attributes, and the starts of their graphs.
+    pub(crate) fn plan_lists(
+        &mut self,
+        graphs: usize,
+        [nodes, edge_places]: [usize; 2],
+        width: usize,
+        upload: &mut PlannedUpload,
+    ) -> Result<()> {
+        let OnDevice { starts, from, src_starts, places, to, attributes, graph_of, graphs: graph_starts, .. } =
+            &mut self.on_device;
+        upload.put(starts, nodes + 1)?;
+        upload.put(from, edge_places)?;
+        upload.put(src_starts, nodes + 1)?;
+        upload.put(places, edge_places)?;
+        upload.put(to, edge_places)?;
+        upload.put(attributes, edge_places * width)?;
+        upload.put(graph_of, nodes)?;
+        upload.put(graph_starts, graphs + 1)
     }
 
-    /// Bytes of the starts of so many graphs.
-    pub(crate) fn starts_bytes(graphs: usize) -> usize {
-        (graphs + 1) * size_of::<GraphStart>()
-    }
-
-    /// Bytes of the origins of so many graphs among those that the device keeps.
-    pub(crate) fn origins_bytes(graphs: usize) -> usize {
-        graphs * size_of::<Origin>()
+    /// Plans the upload of so many graphs among those that the device keeps.
+    pub(crate) fn plan_selected(&mut self, graphs: usize, upload: &mut PlannedUpload) -> Result<()> {
+        upload.put(&mut self.on_device.graphs, graphs + 1)?;
+        upload.put(&mut self.on_device.origins, graphs)
     }
 
     /// G, with the graph that pads.
@@ -169,5 +169,19 @@ impl GraphLists {
 
     pub(super) fn device(&self) -> &Device {
         self.on_device.graphs.scope().device()
+    }
+}
+
+impl OnDevice {
+    /// Takes memory for the lists of so many nodes and places of edges, which have so many
+    /// attributes, where there is not as much.
+    fn reserve(&mut self, nodes: usize, places: usize, attributes: usize) -> Result<()> {
+        ensure_capacity(&mut self.starts, nodes + 1)?;
+        ensure_capacity(&mut self.from, places)?;
+        ensure_capacity(&mut self.src_starts, nodes + 1)?;
+        ensure_capacity(&mut self.places, places)?;
+        ensure_capacity(&mut self.to, places)?;
+        ensure_capacity(&mut self.attributes, places * attributes)?;
+        ensure_capacity(&mut self.graph_of, nodes)
     }
 }

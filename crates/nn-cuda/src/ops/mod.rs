@@ -109,6 +109,7 @@ pub(crate) use attention::{
     Attended, AttentionSizes, NodeDotInputs, OutputStart, ReceiverRows, Scored, activation_gradients, coefficients,
     gather_heads, node_dot_gradients, node_dots, receiver_gradients, score_gradients, src_gradients, value_gradients,
 };
+pub(crate) use batch_upload::PlannedUpload;
 pub use batch_upload::{BatchUploader, UploadBatch};
 pub use by_bar::sum_per_bar;
 pub use bytes::{DeviceInt8Matrix, DeviceInt8Rows, multiply_int8};

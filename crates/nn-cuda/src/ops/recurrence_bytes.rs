@@ -60,11 +60,14 @@ impl RecurrentInt8 {
             matrices.iter().all(|matrix| matrix.shape() == [gates, hidden]) && gates == GATES * hidden,
             "[4H, H] each"
         );
-        let form = if matches!(scope.device(), Device::Cuda(_)) && is_of_a_block(hidden) {
-            WeightsForm::Persistent(Int8Fragments::new(scope, matrices)?)
-        } else {
-            let each = matrices.iter().map(|matrix| DeviceInt8Matrix::new(scope, matrix)).collect::<Result<_>>()?;
-            WeightsForm::StepByStep(each, DeviceInt8Rows::empty(scope)?)
+        let form = match scope.device() {
+            Device::Cuda(_) | Device::Planning(_) if is_of_a_block(hidden) => {
+                WeightsForm::Persistent(Int8Fragments::new(scope, matrices)?)
+            }
+            _ => {
+                let each = matrices.iter().map(|matrix| DeviceInt8Matrix::new(scope, matrix)).collect::<Result<_>>()?;
+                WeightsForm::StepByStep(each, DeviceInt8Rows::empty(scope)?)
+            }
         };
         Ok(RecurrentInt8 { hidden, sequences: matrices.len(), form })
     }
@@ -253,6 +256,20 @@ mod tests {
             assert_close(found.hidden.as_slice(), expected.hidden.as_slice(), 3e-4, "hidden states");
             assert_close(found.cell.as_slice(), expected.cell.as_slice(), 3e-4, "cell states");
         }
+    }
+
+    #[test]
+    fn a_plan_books_the_weights_of_a_gpus_kernels() {
+        let hidden = 20;
+        let matrices = [matrix("w 0", [GATES * hidden, hidden]), matrix("w 1", [GATES * hidden, hidden])];
+        let booked_bytes = |take: &dyn Fn(&Scope) -> Result<()>| {
+            let device = Device::planning();
+            take(&device.scope("plan")).unwrap();
+            device.usage().allocated_bytes_peak
+        };
+        let fragments = booked_bytes(&|scope| Int8Fragments::new(scope, &matrices).map(drop));
+        assert!(fragments > matrices.len() * GATES * hidden * hidden, "units that fill up a block are booked");
+        assert_eq!(booked_bytes(&|scope| RecurrentInt8::new(scope, &matrices).map(drop)), fragments);
     }
 
     #[test]

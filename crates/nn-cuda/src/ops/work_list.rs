@@ -2,7 +2,7 @@ use bytemuck::{Pod, Zeroable};
 use megabatch_gpu_core::{Buffer, Device, Scope};
 use megabatch_nn::Result;
 
-use super::batch_upload::UploadBatch;
+use super::batch_upload::{PlannedUpload, UploadBatch};
 use super::capacity::ensure_capacity;
 
 /// One layer of one timeframe's LSTM over the distinct windows of a batch.
@@ -202,12 +202,18 @@ impl WorkList {
         windows.iter().map(|windows| windows.div_ceil(tile.windows())).sum()
     }
 
-    /// Bytes of what the device has of a list, of which each sequence has so many windows at most,
-    /// in tiles of this size at least.
-    pub(crate) fn upload_bytes(windows: &[usize], smallest: TileWindows) -> [usize; 3] {
-        let tiles = WorkList::tiles_max(windows, smallest);
-        let firsts: usize = windows.iter().sum();
-        [windows.len() * size_of::<SequenceOffsets>(), tiles * size_of::<Tile>(), firsts * size_of::<u32>()]
+    /// Plans the upload of a list, of which each sequence has so many windows at most, in tiles of
+    /// this size at least.
+    pub(crate) fn plan_upload(
+        &mut self,
+        windows: &[usize],
+        smallest: TileWindows,
+        upload: &mut PlannedUpload,
+    ) -> Result<()> {
+        let OnDevice { places, tiles, first } = &mut self.on_device;
+        upload.put(places, windows.len())?;
+        upload.put(tiles, WorkList::tiles_max(windows, smallest))?;
+        upload.put(first, windows.iter().sum())
     }
 
     /// H.
@@ -375,6 +381,17 @@ mod tests {
         assert_eq!(device.usage().allocated_bytes, before);
         assert_eq!((list.windows(), list.rows(), list.projected_rows(), list.tiles()), (3, 6, 4, 1));
         assert_eq!(list.on_device.first.as_slice()[..3], [0, 1, 2]);
+    }
+
+    #[test]
+    fn a_planned_upload_takes_the_memory_of_a_list() {
+        let (device, plan) = (Device::cpu(), Device::planning());
+        let sequence = |steps: usize, first| Sequence { steps, first, row_step: 1, projected_rows: steps + 2 };
+        let sequences = [sequence(9, &[0; 17]), sequence(3, &[0; 9])];
+        let _list = work_list(&device.scope("test"), 4, TileWindows::Eight, &sequences).unwrap();
+        let mut planned = WorkList::empty(&plan.scope("plan"), 4).unwrap();
+        planned.plan_upload(&[17, 9], TileWindows::Eight, &mut PlannedUpload::default()).unwrap();
+        assert_eq!(plan.usage().allocated_bytes, device.usage().allocated_bytes);
     }
 
     #[test]

@@ -4,13 +4,13 @@ use megabatch_nn::graph::SeenEdges;
 use megabatch_nn::memory::{BACKWARD, BOTH, LargestBatch, StepPhase};
 use megabatch_nn::model::{Model, Readout};
 
-use super::encoder::Encodings;
 use super::graph_loss::GraphLoss;
 use super::layer::GraphSizes;
 use super::{GraphModel, pads};
 use crate::device::bucketing::{bucket_nodes, bucket_places};
+use crate::device::head::LossSums;
 use crate::device::memory_estimate::MemoryEstimate;
-use crate::ops::{GraphLists, KeptGraphs, MaskNumbers};
+use crate::ops::KeptGraphs;
 use crate::tuning::Tuner;
 
 /// The most of a batch of graphs, with what pads it.
@@ -51,30 +51,30 @@ pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
     let mut graph_model = estimate.dry_run(|scope| GraphModel::new(scope, model, config, &Tuner::off()));
     let seen = SeenEdges::for_config(&model.config());
     let [all, learnt] = [estimate.batch, estimate.learnt].map(|batch| MostGraphs::new(model, seen, batch));
-    Encodings::estimate(estimate, all.nodes, learnt.nodes);
-    let lists_bytes: usize = GraphLists::bytes(all.nodes, all.places, seen.attributes).iter().sum();
-    let [starts, starts_learnt] = [all, learnt].map(|most| [GraphLists::starts_bytes(most.graphs)]);
-    estimate.put_mail("starts of the graphs", starts, starts_learnt);
+    graph_model.encodings.estimate(estimate, all.nodes, learnt.nodes);
+    let (lists, attributes, most) = (&mut graph_model.lists, seen.attributes, [all, learnt].map(Some));
     match kept {
-        Some(kept) => {
-            let [nodes, edges] = kept;
+        Some([nodes, edges]) => {
             estimate.book("graphs", "edges of all graphs", BOTH, |scope| {
-                KeptGraphs::zeros(scope, nodes, seen.places(nodes, edges), seen.attributes)
+                KeptGraphs::zeros(scope, nodes, seen.places(nodes, edges), attributes)
             });
-            estimate.put("batches", "edges of a batch's graphs", lists_bytes, &StepPhase::ALL);
-            let [origins, origins_learnt] = [all, learnt].map(|most| [GraphLists::origins_bytes(most.graphs)]);
-            estimate.put_mail("graphs of a batch among all", origins, origins_learnt);
+            estimate.book("batches", "edges of a batch's graphs", &StepPhase::ALL, |_| {
+                lists.reserve(all.nodes, all.places, attributes)
+            });
+            estimate.book_upload("graphs of a batch among all", most, |upload, most| {
+                lists.plan_selected(most.graphs, upload)
+            });
         }
-        None => {
-            estimate.put("batches", "edges of the graphs", lists_bytes, &StepPhase::ALL);
-            let brought = [all, learnt].map(|most| GraphLists::bytes(most.nodes, most.brought_places, seen.attributes));
-            let [brought, brought_learnt] = brought;
-            estimate.enqueue(brought, brought_learnt);
-        }
+        None => estimate.book_upload("edges of the graphs", most, |upload, most| {
+            lists.reserve(most.nodes, most.places, attributes)?;
+            lists.plan_lists(most.graphs, [most.nodes, most.brought_places], attributes, upload)
+        }),
     }
     let drops = graph_model.rates.iter().any(|&rate| rate > 0.0);
-    let masks = if drops { 2 * graph_model.layers.len() * size_of::<MaskNumbers>() } else { 0 };
-    estimate.put_mail_learnt("masks of the layers over graphs", [masks]);
+    let masks = drops.then_some(2 * graph_model.layers.len());
+    estimate.book_upload("masks of the layers over graphs", [None, masks], |upload, masks| {
+        upload.put(&mut graph_model.masks, masks)
+    });
     for (l, layer) in graph_model.layers.iter_mut().enumerate() {
         estimate.book("activations", format!("attention layer {l}"), BOTH, |_| {
             layer.prepare(learnt.sizes(), true)?;
@@ -93,8 +93,10 @@ pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
     estimate.book("parameters", "what the loss holds outputs against", BACKWARD, |scope| {
         GraphLoss::table(scope, config.loss, model.shape().outputs)
     });
-    estimate.put_mail_learnt("targets", graph_model.graph_loss.upload_bytes(rows_learnt));
-    estimate.put("batches", "sums of losses", 2 * size_of::<f64>(), &StepPhase::ALL);
+    estimate.book("batches", "sums of losses", &StepPhase::ALL, LossSums::zeros);
+    estimate.book_upload("targets", [None, Some(rows_learnt)], |upload, rows| {
+        graph_model.graph_loss.plan_upload(rows, upload)
+    });
     let GraphModel { layers, head, graph_loss, scratch, .. } = &mut graph_model;
     let head_len = head.map(|head| head.partial_sums_len(rows));
     let layer_lens = layers.iter().map(|layer| layer.shape.partial_sums_len(all.nodes));

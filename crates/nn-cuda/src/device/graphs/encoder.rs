@@ -4,6 +4,7 @@
 use megabatch_gpu_core::{Buffer, Scope};
 use megabatch_nn::Result;
 use megabatch_nn::batch::{BatchView, SeriesView};
+use megabatch_nn::memory::BOTH;
 use megabatch_nn::model::{Encoder, Model, TensorSet};
 
 use crate::ComputeConfig;
@@ -41,15 +42,16 @@ impl Encodings {
     }
 
     /// Counts what batches of so many nodes take, and those of so many that are trained on.
-    pub(super) fn estimate(estimate: &mut MemoryEstimate<'_>, nodes: usize, nodes_learnt: usize) {
-        let node_bytes = estimate.model.decoder().widths.fused * size_of::<f32>();
-        let (bytes, bytes_learnt) = (nodes * node_bytes, nodes_learnt * node_bytes);
-        if estimate.model.config().encoder == Encoder::LastBar {
-            return estimate.put_mail("last bars of the nodes", [bytes], [bytes_learnt]);
+    pub(super) fn estimate(&mut self, estimate: &mut MemoryEstimate<'_>, nodes: usize, nodes_learnt: usize) {
+        let Encodings { lstms, width, x, .. } = self;
+        if lstms.is_none() {
+            return estimate.book_upload("last bars of the nodes", [nodes, nodes_learnt].map(Some), |upload, nodes| {
+                upload.put(x, nodes * *width)
+            });
         }
         Lstms::<f32>::estimate(estimate);
         DeviceFusion::estimate(estimate);
-        estimate.put("activations", "encodings of the nodes", bytes, megabatch_nn::memory::BOTH);
+        estimate.book("activations", "encodings of the nodes", BOTH, |_| ensure_capacity(x, nodes * *width));
     }
 
     /// True if a gradient goes on into it.

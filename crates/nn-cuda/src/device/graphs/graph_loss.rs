@@ -7,9 +7,9 @@ use megabatch_nn::graph::GraphBatch;
 use megabatch_nn::loss::{Loss, is_labelled};
 use megabatch_nn::model::{Model, Readout};
 
-use crate::device::head::LossInput;
+use crate::device::head::{LossInput, LossSums};
 use crate::ops::{
-    GraphLists, GraphRows, LossScaling, LossTable, Predictions, Scratch, Terms, UploadBatch, graph_loss,
+    GraphLists, GraphRows, LossScaling, LossTable, PlannedUpload, Predictions, Scratch, Terms, UploadBatch, graph_loss,
     graph_loss_partials_len, loss, loss_partials_len,
 };
 
@@ -25,9 +25,7 @@ pub(super) struct GraphLoss {
     /// NaN for all targets of a row of which one is not known, on the host and on the device.
     known: Vec<f32>,
     targets: Buffer<f32>, // [R, K]
-    terms: Buffer<Terms>, // [1]
-    /// The sum of the losses since a step began, and the number of its terms.
-    pub(super) totals: Buffer<f64>,
+    pub(super) sums: LossSums,
 }
 
 /// True if a loss compares a row or a graph, and not each output with its own target.
@@ -46,8 +44,7 @@ impl GraphLoss {
             rows: 0,
             known: Vec::new(),
             targets: Buffer::zeros(&batches, 0)?,
-            terms: Buffer::zeros(&batches, 1)?,
-            totals: Buffer::zeros(&batches, 2)?,
+            sums: LossSums::zeros(&batches)?,
         })
     }
 
@@ -56,9 +53,10 @@ impl GraphLoss {
         (!compares(loss)).then(|| LossTable::new(scope, loss, targets)).transpose()
     }
 
-    /// Bytes of what a batch of so many rows brings.
-    pub(super) fn upload_bytes(&self, rows: usize) -> [usize; 2] {
-        [size_of::<Terms>(), rows * self.width * size_of::<f32>()]
+    /// Plans the upload of a batch of so many rows.
+    pub(super) fn plan_upload(&mut self, rows: usize, upload: &mut PlannedUpload) -> Result<()> {
+        upload.put(&mut self.sums.terms, 1)?;
+        upload.put(&mut self.targets, rows * self.width)
     }
 
     /// Takes what the loss of so many graphs and rows asks a scratch for.
@@ -71,7 +69,7 @@ impl GraphLoss {
 
     /// Sets the totals of the losses to zero.
     pub(super) fn reset_totals(&mut self) -> Result<()> {
-        Ok(self.totals.set_zero()?)
+        Ok(self.sums.totals.set_zero()?)
     }
 
     /// Gives `upload` the targets of a batch: those of nodes, or those of each graph's first node,
@@ -85,7 +83,7 @@ impl GraphLoss {
         upload: &mut UploadBatch<'a>,
     ) -> Result<()> {
         self.rows = rows;
-        let GraphLoss { by_node, width, known, targets, terms, .. } = self;
+        let GraphLoss { by_node, width, known, targets, sums, .. } = self;
         known.clear();
         for nodes in graphs.samples() {
             let own = if *by_node { nodes } else { nodes.start..nodes.start + 1 };
@@ -94,7 +92,7 @@ impl GraphLoss {
         known.chunks_exact_mut(*width).filter(|row| !is_labelled(row)).for_each(|row| row.fill(f32::NAN));
         known.resize(rows * *width, f32::NAN);
         // Without a label in the whole step there is no term to divide by.
-        upload.put(terms, &[Terms::new(loss_input.loss, loss_input.count.max(1), known)])?;
+        upload.put(&mut sums.terms, &[Terms::new(loss_input.loss, loss_input.count.max(1), known)])?;
         upload.put(targets, known)
     }
 
@@ -108,9 +106,10 @@ impl GraphLoss {
         d_outputs: &mut Buffer<f32>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let GraphLoss { by_node, width, rows, ref targets, ref terms, .. } = *self;
+        let GraphLoss { by_node, width, rows, ref targets, .. } = *self;
+        let LossSums { terms, totals } = &mut self.sums;
         let objective = LossScaling { terms, scale };
-        let to = (d_outputs, &mut self.totals, scratch);
+        let to = (d_outputs, totals, scratch);
         match &self.table {
             Some(table) => {
                 loss(table, Predictions { outputs, targets, weights: None, rows }, objective, to.0, to.1, to.2)

@@ -128,7 +128,7 @@ impl GraphModel {
             (None, None) => panic!("a batch brings the edges of its graphs unless the device keeps them"),
         }
         let graph_sizes = GraphSizes { nodes: self.lists.nodes(), places: bucket_places(self.lists.places()) };
-        self.lists.reserve(graph_sizes.places, self.seen.attributes)?;
+        self.lists.reserve(graph_sizes.nodes, graph_sizes.places, self.seen.attributes)?;
         self.layers.iter_mut().try_for_each(|layer| layer.prepare(graph_sizes, learns))?;
         self.ensure_output_capacity(self.rows(), learns)?;
         if learns { self.ensure_gradient_capacity(graph_sizes) } else { Ok(()) }
@@ -341,10 +341,10 @@ impl DeviceModel for GraphModel {
     }
 
     fn totals(&self) -> &Buffer<f64> {
-        &self.graph_loss.totals
+        &self.graph_loss.sums.totals
     }
 
     fn totals_mut(&mut self) -> &mut Buffer<f64> {
-        &mut self.graph_loss.totals
+        &mut self.graph_loss.sums.totals
     }
 }

@@ -1,14 +1,13 @@
 //! Device memory of the LSTMs, from shapes.
 
-use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD};
+use megabatch_nn::memory::{BACKWARD, BOTH, FORWARD, LargestBatch};
 
 use super::{LstmLayer, Lstms};
-use crate::device::bars::Bars;
 use crate::device::carried::Carried;
 use crate::device::cell::{Cells, inputs};
 use crate::device::memory_estimate::{MemoryEstimate, MostRows};
 use crate::device::top::Top;
-use crate::ops::{GatherIndex, InputWeights, MaskNumbers, Operand, TileWindows, WorkList};
+use crate::ops::{InputWeights, Operand, TileWindows, WorkList, ensure_capacity};
 use crate::tuning::{Tuner, Tuning};
 
 impl<T: Operand> Lstms<T> {
@@ -16,9 +15,10 @@ impl<T: Operand> Lstms<T> {
     pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
         let (model, config, learnt) = (estimate.model, estimate.config, estimate.learnt);
         let mut lstms = estimate.dry_run(|scope| Lstms::<T>::new(scope, model, config, &Tuner::off()));
-        for (k, lstm) in model.recurrent_layers().iter().enumerate() {
-            Bars::estimate::<T>(estimate, k, lstm.sizes);
-        }
+        lstms.bars.iter_mut().enumerate().for_each(|(k, bars)| bars.estimate::<T>(estimate, k));
+        let counts = &estimate.batch.bars;
+        let rounded: usize = lstms.bars.iter().zip(counts).map(|(bars, count)| count * bars.width()).sum();
+        estimate.book("batches", "rounded bars of a batch", BOTH, |_| ensure_capacity(&mut lstms.rows, rounded));
         let layers = model.config().layers;
         (0..layers).for_each(|l| LstmLayer::<T>::estimate(estimate, l));
         let parts = (0..layers).map(|l| LstmLayer::<T>::partial_sums_len(estimate, l)).max().unwrap_or(0);
@@ -30,7 +30,7 @@ impl<T: Operand> Lstms<T> {
             Ok(top)
         });
         lstms.tally_all_layers(estimate);
-        Self::tally_lists(estimate);
+        lstms.tally_lists(estimate);
         Carried::estimate(estimate);
     }
 
@@ -61,24 +61,30 @@ impl<T: Operand> Lstms<T> {
     }
 
     /// Lists of windows that a batch uploads.
-    fn tally_lists(estimate: &mut MemoryEstimate<'_>) {
-        let (model, batches) = (estimate.model, [estimate.batch, estimate.learnt]);
+    fn tally_lists(&mut self, estimate: &mut MemoryEstimate<'_>) {
+        let (model, batches) = (estimate.model, [estimate.batch, estimate.learnt].map(Some));
         let (layers, timeframes) = (model.config().layers, model.recurrent_layers().len());
         let smallest = TileWindows::smallest::<T>(model.config().hidden);
-        let [all, learnt] = batches.map(|batch| WorkList::upload_bytes(&batch.windows, smallest));
-        estimate.put_mail("work list of the first layer", all, learnt);
+        estimate.book_upload("work list of the first layer", batches, |upload, batch| {
+            self.over_bars.plan_upload(&batch.windows, smallest, upload)
+        });
         if layers > 1 {
-            estimate.put_mail("work list of those above", all, learnt);
+            estimate.book_upload("work list of those above", batches, |upload, batch| {
+                self.over_states.plan_upload(&batch.windows, smallest, upload)
+            });
         }
-        let samples = batches.map(|batch| batch.sizes.iter().copied().max().unwrap_or(0));
         let vectors = Self::vectors(estimate);
-        let vectors: [usize; 2] = [vectors.all, vectors.learnt].map(|vectors| vectors.iter().sum());
-        let all = GatherIndex::upload_bytes(samples[0], timeframes, vectors[0]);
-        let learnt = GatherIndex::upload_bytes(samples[1], timeframes, vectors[1]);
-        estimate.put_mail("what samples read", all, learnt);
+        let read = |batch: &LargestBatch, vectors: &[usize]| {
+            let samples = batch.sizes.iter().copied().max().unwrap_or(0);
+            Some([samples * timeframes, vectors.iter().sum()])
+        };
+        let read = [read(estimate.batch, vectors.all), read(estimate.learnt, vectors.learnt)];
+        estimate.book_upload("what samples read", read, |upload, [reads, vectors]| {
+            self.reads.plan_upload(reads, vectors, upload)
+        });
         // A prediction drops nothing.
         let masks = estimate.config.drops_between_layers.then_some((layers - 1) * timeframes);
-        estimate.put_mail_learnt("masks", masks.map(|masks| masks * size_of::<MaskNumbers>()));
+        estimate.book_upload("masks", [None, masks], |upload, masks| upload.put(&mut self.masks, masks));
     }
 }
 

@@ -11,7 +11,7 @@ use megabatch_gpu_core::kernel::{Kernel, Launch};
 use megabatch_gpu_core::{Buffer, Device, Scope, arguments};
 use megabatch_nn::Result;
 
-use super::batch_upload::UploadBatch;
+use super::batch_upload::{PlannedUpload, UploadBatch};
 use super::operand::Operand;
 use super::work_list::{SequenceOffsets, WorkList};
 
@@ -145,10 +145,13 @@ impl GatherIndex {
         upload.put(readers, &lists.readers)
     }
 
-    /// Bytes of what the device has of the reads of so many samples of `sequences`, which have so
-    /// many vectors in all at most.
-    pub(crate) fn upload_bytes(samples: usize, sequences: usize, vectors: usize) -> [usize; 3] {
-        [samples * sequences, vectors + 1, samples * sequences].map(|numbers| numbers * size_of::<u32>())
+    /// Plans the upload of so many reads, one of each sample in each sequence, of so many vectors
+    /// at most.
+    pub(crate) fn plan_upload(&mut self, reads: usize, vectors: usize, upload: &mut PlannedUpload) -> Result<()> {
+        let Lists { rows, starts, readers } = &mut self.on_device;
+        upload.put(rows, reads)?;
+        upload.put(starts, vectors + 1)?;
+        upload.put(readers, reads)
     }
 
     /// Unit that has a vector.

@@ -89,6 +89,15 @@ fn check_separate<T: Operand>(reads: &GatherIndex, readers: &[&[usize]]) {
 }
 
 #[test]
+fn a_planned_upload_takes_the_memory_of_reads() {
+    let (device, plan) = (Device::cpu(), Device::planning());
+    let reads = window_index(&device.scope("test"), &list(&Device::cpu().scope("list")), ReadFrom::States);
+    let mut planned = GatherIndex::empty(&plan.scope("plan")).unwrap();
+    planned.plan_upload(4 * 2, reads.vectors_len(), &mut PlannedUpload::default()).unwrap();
+    assert_eq!(plan.usage().allocated_bytes, device.usage().allocated_bytes);
+}
+
+#[test]
 fn samples_read_the_last_states_of_windows_or_what_was_made_of_them() {
     let scope = Device::cpu().scope("test");
     let list = list(&scope);
