@@ -219,12 +219,14 @@ def split_target(target: Any) -> tuple[Any, BarFunction | None]:
     return (None, target) if callable(target) else (target, None)
 
 
-def split(features: Any) -> tuple[Any, list[BarFunction]]:
-    """Names of features, which may be one text, and functions among them; no list where `features` is `None`."""
+def split(features: Any) -> tuple[list[Any] | None, list[BarFunction]]:
+    """Names of features, which may be one text, and functions among them; `None` has no names and no functions."""
     if callable(features):
         return [], [features]
-    if features is None or isinstance(features, str):
-        return features and features.split(","), []
+    if features is None:
+        return None, []
+    if isinstance(features, str):
+        return _features.listed(features), []
     _arguments.require(isinstance(features, Iterable), features, "features", "a name, a function, or a list of them")
     named = [own for own in features if not callable(own)]
     return named, [own for own in features if callable(own)]
