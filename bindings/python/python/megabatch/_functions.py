@@ -235,10 +235,14 @@ def split(features: Any) -> tuple[list[Any] | None, list[BarFunction]]:
 def given_again(features: Any, data: str | os.PathLike[str] | None) -> list[BarFunction]:
     """The functions among the features of the series file `data`, which may stand beside names of its other ones."""
     stated, called = split(features)
-    strange = _features.strange(stated, _megabatch.function_inputs(data)[2]) if stated and data is not None else []
+    if not stated or data is None:
+        return called
+    own = _megabatch.function_inputs(data)[2]
+    strange = _features.strange(stated, own)
     if strange:
+        beside = f", or beside them names of its other features, which are {', '.join(own)}" if own else ""
         raise ConfigError(
-            f"features: {', '.join(strange)}: a series keeps its features; give its functions alone", key="features"
+            f"features: {', '.join(strange)}: a series keeps its features; give its functions alone{beside}", key="features"
         )
     return called
 
