@@ -89,7 +89,11 @@ class Functions(InFolder):
         for options, message in (
             ({}, "the features strength, flow3 are columns of functions: give these in Python"),
             ({"features": [indicators], "cold": True}, "a cold start has none"),
-            ({"features": ["body", indicators]}, "features: body: a series keeps its features; give its functions alone"),
+            (
+                {"features": ["body", indicators]},
+                "features: body: a series keeps its features; give its functions alone, or beside them names of its other "
+                "features, which are .*log_return",
+            ),
             # Letters were listed.
             ({"features": "body"}, "features: body: a series keeps its features; give its functions alone"),
         ):

@@ -752,6 +752,13 @@ class CrossSections(InFolder):
         for time in (day, day.tz_localize("UTC"), day.to_pydatetime(), day.date(), np.datetime64(key), day.to_datetime64()):
             self.assertEqual(self.graphs[time].key, key)
             self.assertEqual(self.graphs.index(time), 4)
+            self.assertIn(time, self.graphs)
+            self.assertNotIn(time, self.graphs[:3])
+        for own in (key, self.graphs[4]):
+            self.assertIn(own, self.graphs)
+            self.assertNotIn(own, self.graphs[:3])
+        for other in (day + pandas.Timedelta(hours=1), pandas.NaT, np.datetime64("NaT"), "none", 4, None):
+            self.assertNotIn(other, self.graphs)
         with self.assertRaisesRegex(mb.ConfigError, "there is no graph"):
             self.graphs[day + pandas.Timedelta(hours=1)]
         with self.assertRaisesRegex(ValueError, f"^'{key}' is none of these 3 graphs of .*; they go from"):

@@ -59,8 +59,13 @@ def triple_barrier(up: float, down: float, horizon: int, *, unit: str = "return"
 Target = Union[str, Sequence[str], TripleBarrier]
 
 
+def listed(names: str) -> list[str]:
+    """The names in one text, which has commas between them."""
+    return [name.strip() for name in names.split(",")]
+
+
 def named(
-    features: Sequence[str] | str | None,
+    features: Sequence[str] | None,
     columns: Mapping[str, str] | None,
     known: Sequence[str] | None,
     seen: Sequence[str] = (),
@@ -76,7 +81,7 @@ def named(
     for name, rule in rules.items():
         if rule not in _RULES:
             raise ConfigError(f"columns: {name!r}: {rule!r}: expected {', '.join(_RULES)}", key="columns", found=rule)
-    names = features.split(",") if isinstance(features, str) else _texts("features", [] if features is None else features)
+    names = _texts("features", [] if features is None else features)
     found = [_named(name.strip(), rules, known) for name in names]
     own = _megabatch.feature_columns(found)
     others = [f"{_PREFIX}{name}:{rules.pop(name, 'last')}" for name in seen if name not in own]
@@ -141,7 +146,7 @@ def _column(written: str) -> str:
 
 def columns_of(features: Sequence[str], target: Sequence[str] | str | None) -> list[str]:
     """The columns that are features or targets, as they are called in frames."""
-    names = target.split(",") if isinstance(target, str) else list(target or [])
+    names = listed(target) if isinstance(target, str) else list(target or [])
     return [*_megabatch.feature_columns(list(features)), *(_column(name) for name in names if name.startswith(_PREFIX))]
 
 

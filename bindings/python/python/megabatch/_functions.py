@@ -219,12 +219,14 @@ def split_target(target: Any) -> tuple[Any, BarFunction | None]:
     return (None, target) if callable(target) else (target, None)
 
 
-def split(features: Any) -> tuple[Any, list[BarFunction]]:
-    """Names of features, which may be one text, and functions among them; no list where `features` is `None`."""
+def split(features: Any) -> tuple[list[Any] | None, list[BarFunction]]:
+    """Names of features, which may be one text, and functions among them; `None` has no names and no functions."""
     if callable(features):
         return [], [features]
-    if features is None or isinstance(features, str):
-        return features and features.split(","), []
+    if features is None:
+        return None, []
+    if isinstance(features, str):
+        return _features.listed(features), []
     _arguments.require(isinstance(features, Iterable), features, "features", "a name, a function, or a list of them")
     named = [own for own in features if not callable(own)]
     return named, [own for own in features if callable(own)]
@@ -233,10 +235,14 @@ def split(features: Any) -> tuple[Any, list[BarFunction]]:
 def given_again(features: Any, data: str | os.PathLike[str] | None) -> list[BarFunction]:
     """The functions among the features of the series file `data`, which may stand beside names of its other ones."""
     stated, called = split(features)
-    strange = _features.strange(stated, _megabatch.function_inputs(data)[2]) if stated and data is not None else []
+    if not stated or data is None:
+        return called
+    own = _megabatch.function_inputs(data)[2]
+    strange = _features.strange(stated, own)
     if strange:
+        beside = f", or beside them names of its other features, which are {', '.join(own)}" if own else ""
         raise ConfigError(
-            f"features: {', '.join(strange)}: a series keeps its features; give its functions alone", key="features"
+            f"features: {', '.join(strange)}: a series keeps its features; give its functions alone{beside}", key="features"
         )
     return called
 

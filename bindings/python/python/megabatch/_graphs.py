@@ -207,7 +207,12 @@ class Graphs(Sequence[Graph]):
         return [self[int(place)] for place in places]
 
     def __contains__(self, key: object) -> bool:
-        return key in self.keys if isinstance(key, str) else super().__contains__(key)
+        try:
+            self.index(key)
+        except (ValueError, TypeError):
+            # A TypeError is that of pandas' NaT, which is no time.
+            return False
+        return True
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
         """The place of a key, of the time that a key is, or of a graph by its key."""

@@ -667,7 +667,7 @@ def ingest(
     weight_column = _features.column_name(weights)
     seen = _seen(sources, columns, [*_features.columns_of([], aims), weight_column]) if calls else []
     if calls and features is None:
-        stated = "default"
+        stated = ["default"]
     names, passed = _features.named(stated, columns, own_columns, seen)
     functions = None
     if calls:

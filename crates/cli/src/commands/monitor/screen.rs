@@ -23,6 +23,8 @@ const WARNINGS_HEIGHT_LOW: u16 = 4;
 const LOW: u16 = 30;
 /// Training losses are shown as so many means: a terminal has no more columns of dots.
 const MEANS: usize = 200;
+/// Columns of the share in percent, and of the gap before it.
+const GAUGE_WIDTH_MIN: usize = 9;
 /// Losses of runs that explode are drawn no larger: the distance of two of them, in dots, has to be
 /// a number.
 const LOSS_MAX: f64 = 1e100;
@@ -65,44 +67,65 @@ pub(super) fn to_text(buffer: &Buffer) -> String {
 }
 
 fn draw_head(name: &str, status: &RunStatus, life: Life, area: Rect, buffer: &mut Buffer) {
-    let status_line = status_line(status, life, usize::from(area.width));
-    // The run's name gives way before how it stands.
-    let room = usize::from(area.width).saturating_sub(status_line.chars().count() + 2);
+    let (title, standing) = titles(name, status, life, usize::from(area.width));
+    let [first, second] = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(area);
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    Line::styled(title, bold).render(first, buffer);
+    let columns = standing.as_ref().map_or(0, |text| text.chars().count() as u16 + 2);
+    let [left, gauge] = Layout::horizontal([Constraint::Length(columns), Constraint::Min(0)]).areas(second);
+    Line::styled(standing.unwrap_or_default(), bold).render(left, buffer);
+    let share = status.progress().unwrap_or(0.0).clamp(0.0, 1.0);
+    LineGauge::default().ratio(share).label(percent(share)).filled_style(Color::Cyan).render(gauge, buffer);
+}
+
+/// The run's name, its progress and how it stands, if they fit into `width` characters; else how it
+/// stands is a text of its own, for the line of the gauge.
+fn titles(name: &str, status: &RunStatus, life: Life, width: usize) -> (String, Option<String>) {
+    let (progress, standing) = (progress_by_length(status), standing_by_length(status, life));
+    let whole: Vec<&str> = progress.first().into_iter().chain(standing.first()).map(String::as_str).collect();
+    let line = format!("{name}: {}", whole.join("; "));
+    if line.chars().count() <= width {
+        return (line, None);
+    }
+    let progress = fitting(&progress, width).unwrap_or_default();
+    // The run's name gives way before its progress.
+    let room = width.saturating_sub(progress.chars().count() + 2);
     let name = match name.chars().count() {
         length if length <= room => format!("{name}: "),
         length if room > 4 => format!("…{}: ", name.chars().skip(length + 1 - room).collect::<String>()),
         _ => String::new(),
     };
-    let [title, gauge] = Layout::vertical([Constraint::Length(1), Constraint::Length(1)]).areas(area);
-    let bold = Style::new().add_modifier(Modifier::BOLD);
-    Line::styled(name + &status_line, bold).render(title, buffer);
-    let share = status.progress().unwrap_or(0.0).clamp(0.0, 1.0);
-    LineGauge::default().ratio(share).label(percent(share)).filled_style(Color::Cyan).render(gauge, buffer);
+    (name + progress, fitting(&standing, width.saturating_sub(GAUGE_WIDTH_MIN)).map(str::to_owned))
 }
 
-/// Progress of the run, in at most `width` characters if the least of it fits there.
-fn status_line(status: &RunStatus, life: Life, width: usize) -> String {
-    let key = match life {
-        Life::UntilKey => "; q ends",
-        Life::Printed => "",
-    };
+/// Fold, step and epoch, and shorter forms for narrow screens.
+fn progress_by_length(status: &RunStatus) -> Vec<String> {
     let fold = status.fold.map_or_else(String::new, |(number, folds)| format!("fold {number} of {folds}, "));
-    let Some(step) = status.get("step") else { return format!("{fold}no step yet{key}") };
+    let Some(step) = status.get("step") else { return vec![format!("{fold}no step yet")] };
     let steps = status.get("steps").map_or_else(String::new, |steps| format!(" of {}", grouped(steps as u64)));
     let epoch = status.get("epoch").unwrap_or(0.0) as u64 + 1;
-    let left = status.remaining();
-    let silence = status.silence.filter(|_| !status.is_over());
-    let silence =
-        silence.map_or_else(String::new, |silence| format!("; silent {}", seconds(silence.as_secs_f64().round())));
-    let (step, epoch) = (format!("step {}", grouped(step as u64)), format!(", epoch {epoch}"));
-    let by_length = [
-        format!("{fold}{step}{steps}{epoch}; {left}{silence}{key}"),
-        format!("{fold}{step}{steps}{epoch}; {left}{silence}"),
-        format!("{fold}{step}{steps}; {left}{silence}"),
-        format!("{step}{steps}; {left}"),
-    ];
-    let fitting = by_length.iter().find(|text| text.chars().count() <= width);
-    fitting.cloned().unwrap_or_else(|| format!("{step}; {left}"))
+    let step = format!("step {}", grouped(step as u64));
+    vec![format!("{fold}{step}{steps}, epoch {epoch}"), format!("{fold}{step}{steps}"), format!("{step}{steps}"), step]
+}
+
+/// The time left, how long the run is silent and the key that ends the screen, and shorter forms for
+/// narrow screens. Empty if there is nothing to say.
+fn standing_by_length(status: &RunStatus, life: Life) -> Vec<String> {
+    let key = match life {
+        Life::UntilKey => Some("q ends".to_owned()),
+        Life::Printed => None,
+    };
+    let left = status.get("step").map(|_| status.remaining());
+    let silence = status.silence.filter(|_| left.is_some() && !status.is_over());
+    let silence = silence.map(|silence| format!("silent {}", seconds(silence.as_secs_f64().round())));
+    let parts: Vec<String> = left.into_iter().chain(silence).chain(key).collect();
+    (1..=parts.len()).rev().map(|count| parts[..count].join("; ")).collect()
+}
+
+/// The first of the texts, longest first, with at most `width` characters; the last if none has.
+fn fitting(by_length: &[String], width: usize) -> Option<&str> {
+    let fits = by_length.iter().find(|text| text.chars().count() <= width);
+    fits.or(by_length.last()).map(String::as_str)
 }
 
 /// The range of most losses: a few spikes run out of the picture rather than flatten the curve.
@@ -306,7 +329,7 @@ mod tests {
         let mut status = seen(&[step(1, 4.0), step(3, 1.0)]);
         status.silence = Some(Duration::from_secs(9));
         let text = shown(&status, 60, 24);
-        assert!(text.lines().next().unwrap().ends_with("silent 9.00 s; q ends"), "{text}");
+        assert!(text.lines().nth(1).unwrap().contains("silent 9.00 s; q ends  30.0 %"), "{text}");
         status.silence = Some(Duration::from_secs(900));
         let text = shown(&status, 100, 24);
         assert!(text.contains("no longer running, or stalled") && !text.contains(" left;"), "{text}");
@@ -323,11 +346,32 @@ mod tests {
             (Some(1e9), Some(Duration::from_secs(9)), Some(gpu(43.0)));
         let text = shown(&status, 60, 24);
         let head = text.lines().next().unwrap();
-        assert!(head.contains("step 1,234,567 of 9,876,543") && head.contains(" left"), "{text}");
+        assert!(head.starts_with("runs/first: step 1,234,567 of 9,876,543, epoch "), "{text}");
+        assert!(text.lines().nth(1).unwrap().contains(" left; silent 9.00 s; q ends  12.5 %"), "{text}");
         for part in
             ["0.12346, step 1,234,000", "351 W, 61 °C", "50.0 % of the step", "loss scale", "free        600 MB"]
         {
             assert!(text.contains(part), "{part}:\n{text}");
+        }
+    }
+
+    /// At 60 columns the head lost the run's name, the epoch, the silence and the key.
+    #[test]
+    fn the_head_has_every_field_on_narrow_and_wide_screens() {
+        let mut status = seen(&[step(1, 4.0), step(3, 1.0)]);
+        (status.fold, status.silence) = (Some((2, 5)), Some(Duration::from_secs(9)));
+        for (width, is_folded) in [(60, true), (100, false)] {
+            let text = shown(&status, width, 24);
+            let head: Vec<&str> = text.lines().take(2).collect();
+            assert!(head.iter().all(|line| line.chars().count() <= usize::from(width)), "{text}");
+            let progress = "runs/first: fold 2 of 5, step 3 of 10, epoch 1";
+            let standing = format!("{}; silent 9.00 s; q ends", status.remaining());
+            let expected = match is_folded {
+                true => [progress.to_owned(), format!("{standing}  30.0 %")],
+                false => [format!("{progress}; {standing}"), "30.0 %".to_owned()],
+            };
+            assert_eq!(head[0], expected[0], "{text}");
+            assert!(head[1].starts_with(&expected[1]), "{text}");
         }
     }
 

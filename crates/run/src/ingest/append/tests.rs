@@ -1,7 +1,9 @@
 //! A series to which bars are appended: answers, refusals and interruptions.
 
+mod clocks;
 mod equality;
 mod files;
+mod symbols;
 
 use std::fs;
 use std::ops::Range;
