@@ -11,6 +11,13 @@ use crate::parse::symbol::timeframe_of;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{RowTime, display_duration};
 
+/// A warning of a date alone, which may be that of a day.
+pub(super) fn date_taken_for_midnight(line: u64, base: Timeframe) -> String {
+    format!(
+        "line {line} has a date without a time of day: it is taken for the {base} bar at 00:00, and not for that of the day"
+    )
+}
+
 /// A file and the distances of its rows.
 pub(super) struct SpacedFile {
     pub(super) file: BarFile,
@@ -65,7 +72,7 @@ impl SpacedFile {
                 line: row.line,
                 found: "its bars are of months",
                 base,
-                fix: "and have months made of shorter bars",
+                fix: "leave the file out, and have months made of shorter bars",
             }),
             None => Ok(()),
         }
@@ -94,6 +101,28 @@ impl SpacedFile {
         before.map(RowTime::ns).max().is_some_and(|before| spacings.have(own.ns() - before))
     }
 
+    /// Refuses dates alone that are no midnights among the bars of `sources`, whose distances are
+    /// `spacings`. A warning of a single one that may be a day.
+    fn check_dates(&self, sources: &[SpacedFile], spacings: &Spacings, base: Timeframe) -> Result<Option<String>> {
+        let (path, form) = (&self.file.path, &self.file.midnight_form);
+        let Some((date, line)) = form.first_date else { return Ok(None) };
+        if !form.has_times_of_day && !self.goes_on(sources, spacings) {
+            return Err(Error::dates_alone(path, line, base));
+        }
+        if form.has_written_midnights {
+            return Err(Error::date_beside_midnights(path, line, base));
+        }
+        let next_ns = date.ns() + base.duration_ns();
+        if form.dates > 1 || self.file.rows.stamps().any(|stamp| stamp.ns() == next_ns) {
+            return Ok(None);
+        }
+        let others_are_written = sources.iter().any(|other| other.file.midnight_form.has_written_midnights);
+        if form.has_times_of_day && others_are_written {
+            return Err(Error::date_beside_midnights(path, line, base));
+        }
+        Ok(Some(format!("{}: {}", path.display(), date_taken_for_midnight(line, base))))
+    }
+
     /// The file without single rows off the grid of `base`.
     pub(super) fn on_grid(mut self, base: Timeframe) -> Result<Self> {
         if !self.spacings.are_multiples_of(base) && settle_off_grid(&mut self.file, base)? {
@@ -115,15 +144,16 @@ impl SpacedFile {
     }
 }
 
-/// Refuses rows that have dates alone among bars of `base`, which are shorter than a day. The
-/// distances of all are `spacings`.
-pub(super) fn refuse_dates(sources: &[SpacedFile], spacings: &Spacings, base: Timeframe) -> Result<()> {
-    for source in sources.iter().filter(|_| base < Timeframe::D1) {
-        if let Some(line) = source.file.dates_alone()
-            && !source.goes_on(sources, spacings)
-        {
-            return Err(Error::dates_alone(&source.file.path, line, base));
-        }
+/// Refuses dates alone among bars of `base` where these are shorter than a day, unless they are
+/// midnights, and warns of a single one. The distances of all bars are `spacings`.
+pub(super) fn check_dates(sources: &mut [SpacedFile], spacings: &Spacings, base: Timeframe) -> Result<()> {
+    if base >= Timeframe::D1 {
+        return Ok(());
+    }
+    let all = &*sources;
+    let warnings = all.iter().map(|source| source.check_dates(all, spacings, base)).collect::<Result<Vec<_>>>()?;
+    for (source, warning) in sources.iter_mut().zip(warnings) {
+        source.file.warnings.extend(warning);
     }
     Ok(())
 }
