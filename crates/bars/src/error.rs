@@ -424,7 +424,7 @@ pub enum Error {
 
     /// Bars are longer than those among which they stand.
     #[error(
-        "{}: line {line}: {found}, among bars of {base}, which would have later prices: leave the file out, {fix}",
+        "{}: line {line}: {found}, among bars of {base}, which would have later prices: {fix}",
         path.display()
     )]
     LongerBars {
@@ -436,7 +436,7 @@ pub enum Error {
         found: &'static str,
         /// Timeframe of the others.
         base: Timeframe,
-        /// Other advice.
+        /// Advice.
         fix: &'static str,
     },
 
@@ -559,7 +559,16 @@ impl Error {
     /// The refusal of a row, in `line`, that has no time of day among shorter bars of `base`.
     pub(crate) fn dates_alone(path: &Path, line: u64, base: Timeframe) -> Self {
         let found = "a date without a time of day is that of a bar of a day or longer";
-        let fix = "write the times of day, or name it after the timeframe of its bars, as EURUSD_D1.csv";
+        let fix =
+            "leave the file out, write the times of day, or name it after the timeframe of its bars, as EURUSD_D1.csv";
+        Error::LongerBars { path: path.to_owned(), line, found, base, fix }
+    }
+
+    /// The refusal of a row, in `line`, that has no time of day among bars of `base` of which those
+    /// at midnight have one.
+    pub(crate) fn date_beside_midnights(path: &Path, line: u64, base: Timeframe) -> Self {
+        let found = "a date alone, where other midnights have a time of day, is that of a bar of a day or longer";
+        let fix = "leave the row out, or write its time of day";
         Error::LongerBars { path: path.to_owned(), line, found, base, fix }
     }
 

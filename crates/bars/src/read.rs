@@ -35,7 +35,7 @@ use crate::parse::own_zone::OwnZone;
 use crate::parse::symbol_column::LikelySymbols;
 use crate::parse::symbol_rows::SymbolRows;
 use crate::place::{ObserveBytes, ReadPlace, StoredBars, for_each_bar};
-use crate::read::by_timeframe::{ByTimeframe, SpacedFile, refuse_dates};
+use crate::read::by_timeframe::{ByTimeframe, SpacedFile, check_dates};
 use crate::read::compared::ComparedFiles;
 use crate::read::joined::{RowLines, join_equal};
 use crate::read::profile::BarProfile;
@@ -252,7 +252,7 @@ pub(crate) fn read_in<P: AsRef<Path>>(
 /// reason `zone_why`.
 fn read_sources(
     symbol: String,
-    sources: Vec<SpacedFile>,
+    mut sources: Vec<SpacedFile>,
     options: &ReadOptions,
     are_own: bool,
     zone_why: Option<&str>,
@@ -263,7 +263,7 @@ fn read_sources(
     sources.iter().for_each(|source| spacings.extend(&source.spacings));
     let base = spacings.base(options.base)?;
     let options = &options.for_bars(base);
-    refuse_dates(&sources, &spacings, base)?;
+    check_dates(&mut sources, &spacings, base)?;
     let sources = sources.into_iter().map(|source| source.on_grid(base));
     let sources: Vec<SpacedFile> = sources.collect::<Result<_>>()?;
     let mut spacings = Spacings::default();

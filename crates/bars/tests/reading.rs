@@ -552,9 +552,12 @@ fn rows_of_days_are_no_bars_of_minutes() {
         let other = ReadOptions { base: options.base.and(Some(Timeframe::W1)), ..options.clone() };
         let error = read_texts(&[("EURUSD_W1.csv", weeks.as_str()), ("EURUSD_MN1.csv", month)], &other).unwrap_err();
         assert!(matches!(error, Error::LongerBars { base: Timeframe::W1, .. }), "{error}");
-        // A midnight may have no time of day.
-        let bars = read_beside("EURUSD_new.csv", "2018-07-03 23:55,2,4,1,2,1\n2018-07-04,2,4,1,2,1\n").unwrap().bars;
-        assert_eq!(bars.len(), 202);
+        // A midnight may have no time of day, and its next bar shows it.
+        let ends = "2018-07-03 23:55,2,4,1,2,1\n2018-07-04,2,4,1,2,1\n";
+        let error = read_beside("EURUSD_new.csv", ends).unwrap_err();
+        assert!(error.to_string().contains("EURUSD_new.csv: line 2: a date alone, where other midnights"), "{error}");
+        let goes_on = format!("{ends}2018-07-04 00:05,2,4,1,2,1\n");
+        assert_eq!(read_beside("EURUSD_new.csv", &goes_on).unwrap().bars.len(), 203);
     }
 }
 
@@ -562,7 +565,10 @@ fn rows_of_days_are_no_bars_of_minutes() {
 #[test]
 fn a_date_alone_that_goes_on_with_a_series_is_its_bar_at_midnight() {
     for (base, step) in [(Timeframe::H1, 1), (Timeframe::H4, 4)] {
-        let row = |day: usize, hour: usize| format!("2018-07-{day:02} {hour:02}:00,2,4,1,2,1\n");
+        let row = |day: usize, hour: usize| match hour {
+            0 => format!("2018-07-{day:02},2,4,1,2,1\n"),
+            _ => format!("2018-07-{day:02} {hour:02}:00,2,4,1,2,1\n"),
+        };
         let days = |days: &[usize]| -> String {
             days.iter().flat_map(|&day| (0..24).step_by(step).map(move |hour| row(day, hour))).collect()
         };
@@ -582,6 +588,47 @@ fn a_date_alone_that_goes_on_with_a_series_is_its_bar_at_midnight() {
         for (earlier, date) in [(days(&[2]), "2018-07-04"), (two_weeks, "2018-07-15")] {
             let error = read_behind(&earlier, date, "").unwrap_err();
             assert!(matches!(error, Error::LongerBars { line: 1, .. }), "{base} {date}: {error}");
+        }
+    }
+}
+
+/// A day's row at the end of hours was their bar at midnight, whose close was seen 23 hours early.
+#[test]
+fn a_date_alone_is_a_midnight_where_no_other_shows_that_it_is_a_day() {
+    for (base, step) in [(Timeframe::H1, 1), (Timeframe::H4, 4)] {
+        let row = |time: &str| format!("2018-07-{time},2,4,1,2,1\n");
+        let hours = |day: usize, first: usize| -> String {
+            (first..24).step_by(step).map(|hour| row(&format!("{day:02} {hour:02}:00"))).collect()
+        };
+        let (written, by_day) = (hours(2, 0), hours(3, step));
+        let date = row("04");
+        let next = format!("{date}{}", row(&format!("04 {step:02}:00")));
+        let options = ReadOptions { base: Some(base), ..ReadOptions::default() };
+        // The rows of two files, and if the date is refused, or doubted.
+        for (first, second, refused, doubted) in [
+            ("", format!("{written}{by_day}{date}"), true, false),
+            ("", format!("{written}{by_day}{next}"), true, false),
+            ("", format!("{}{by_day}{date}", row("03")), false, false),
+            ("", format!("{by_day}{next}"), false, false),
+            ("", format!("{by_day}{date}"), false, true),
+            (written.as_str(), format!("{by_day}{date}"), true, false),
+            (written.as_str(), format!("{by_day}{next}"), false, false),
+        ] {
+            let line = second.lines().position(|line| line.starts_with("2018-07-04,")).unwrap() + 1;
+            let files = [("EURUSD_1.csv", first), ("EURUSD_2.csv", second.as_str())];
+            let told = format!("EURUSD_2.csv: line {line}");
+            match read_texts(&files[usize::from(first.is_empty())..], &options) {
+                Ok(recording) => {
+                    let warnings = &recording.summary.warnings;
+                    assert!(!refused, "{base}: {second}");
+                    let is_doubt = |text: &String| text.contains(&told) && text.contains("is taken for the");
+                    assert_eq!(warnings.iter().any(is_doubt), doubted, "{warnings:?}");
+                }
+                Err(error) => {
+                    assert!(refused && error.to_string().contains(&told), "{base}: {error}");
+                    assert!(error.to_string().contains("write its time of day"), "{error}");
+                }
+            }
         }
     }
 }

@@ -158,8 +158,8 @@ impl Midnights {
     }
 
     /// True for a midnight that may be of the day before on other clocks, beside dates of sessions.
-    /// Those of a clock behind UTC are of their date in UTC, too, and end later than a day that
-    /// begins with it.
+    /// Midnights of a clock behind UTC are of their date in UTC, too, and their days end later than
+    /// a day that begins with it.
     fn is_ahead_of_dates(&self, midnight: &BarRow) -> bool {
         midnight.east_ns >= Some(0) && self.are_dates_of_weekdays()
     }

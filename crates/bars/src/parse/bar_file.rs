@@ -15,6 +15,7 @@ use crate::parse::format::{LaterLine, RowFormat};
 use crate::parse::header::{NumberedLine, StackedHeader};
 use crate::parse::ledger::RowLedger;
 use crate::parse::lines::{TextLines, text_of_line};
+use crate::parse::midnight_form::MidnightForm;
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{Prices, ReadOptions};
 use crate::parse::own_columns::OwnColumns;
@@ -80,10 +81,8 @@ pub(crate) struct BarFile {
     is_without_end: bool,
     /// Fields of the last row that was a bar, or of the header.
     field_count: usize,
-    /// Line of the first row whose time is a date alone.
-    date_line: Option<u64>,
-    /// True once a row had a time of day.
-    has_times_of_day: bool,
+    /// How its rows write midnights.
+    pub(crate) midnight_form: MidnightForm,
     /// Error of the first row that stops reading, unless the rows together show which column is
     /// wrong.
     stopped: Option<Error>,
@@ -138,8 +137,7 @@ impl BarFile {
             assumed_volume: AssumedVolume::new(&format),
             is_without_end: false,
             field_count: 0,
-            date_line: None,
-            has_times_of_day: false,
+            midnight_form: MidnightForm::default(),
             stopped: None,
         };
         for (place, (line, text)) in head.iter().enumerate() {
@@ -186,11 +184,6 @@ impl BarFile {
     fn other_name(&self, stated: Option<&str>) -> Option<String> {
         let (found, stated) = self.wanted_rows.as_deref().zip(stated).filter(|(found, stated)| found != stated)?;
         Some(format!("{}: rows of {found} are taken for those of {stated}", self.path.display()))
-    }
-
-    /// Line of the first row, where no row has a time of day.
-    pub(crate) fn dates_alone(&self) -> Option<u64> {
-        self.date_line.filter(|_| !self.has_times_of_day)
     }
 
     /// Drops the further columns of the rows.
@@ -262,12 +255,7 @@ impl BarFile {
         match row.map_err(|fault| if is_cut { fault.without_end_of_line() } else { fault }) {
             Ok(row) => {
                 self.field_count = fields.len();
-                if !self.has_times_of_day {
-                    match fields.is_date_alone(&self.format.columns, self.format.style) {
-                        true => self.date_line = self.date_line.or(Some(line)),
-                        false => self.has_times_of_day = true,
-                    }
-                }
+                self.midnight_form.add(&row, &fields, &self.format);
                 self.digits.add(&fields, &self.format.columns);
                 self.open_close.add(&row);
                 self.volume_rows += u64::from(!row.volume.is_nan());

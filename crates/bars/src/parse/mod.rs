@@ -16,6 +16,7 @@ pub(crate) mod format_name;
 pub(crate) mod header;
 pub(crate) mod ledger;
 pub(crate) mod lines;
+pub(crate) mod midnight_form;
 pub(crate) mod open_close;
 pub(crate) mod options;
 pub(crate) mod own_columns;

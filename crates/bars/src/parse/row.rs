@@ -181,6 +181,11 @@ impl BarRow {
         self.stated_time().is_some_and(|time| time % DAY_NS == 0)
     }
 
+    /// True for a row at midnight on the clock whose offset it states, or on its own.
+    pub(crate) fn is_at_midnight(&self) -> bool {
+        self.stated_time().unwrap_or(self.stamp.ns()) % DAY_NS == 0
+    }
+
     /// True if both have the same values.
     pub(crate) fn is_copy_of(&self, other: &BarRow) -> bool {
         let numbers = |row: &BarRow| [row.open, row.high, row.low, row.close, row.volume, row.spread];

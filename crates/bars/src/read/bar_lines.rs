@@ -14,6 +14,7 @@ use crate::parse::bar_file::{choose_prices, may_be_cut};
 use crate::parse::fields::RowFields;
 use crate::parse::format::{LaterLine, RowFormat, Unrecognised, is_header_alone};
 use crate::parse::ledger::RowLedger;
+use crate::parse::midnight_form::MidnightForm;
 use crate::parse::open_close::OpenClose;
 use crate::parse::options::{ReadOptions, Repeats};
 use crate::parse::own_columns::OwnColumns;
@@ -21,6 +22,7 @@ use crate::parse::row::{BarRow, RowFault};
 use crate::parse::symbol::is_name_of;
 use crate::parse::symbol_column::{SharedTimes, SymbolColumn, symbol_in, symbols_of_rows};
 use crate::read::bar_doubts::{BarDoubts, KnownBars};
+use crate::read::by_timeframe::date_taken_for_midnight;
 use crate::read::line_clock::LineClock;
 use crate::read::summary::ReadSummary;
 use crate::time::date_order::split_named_month;
@@ -95,11 +97,9 @@ pub struct BarLines {
     unfinished_line: Option<u64>,
     /// Fields of the last row, or of the header.
     field_count: usize,
-    /// True once a row had a time of day.
-    has_times_of_day: bool,
-    /// Time of the rows whose times are dates alone, before one has a time of day.
-    date: Option<RowTime>,
-    /// Bars of these rows, which wait for a row with a time of day, and their lines.
+    /// How the rows write midnights.
+    midnight_form: MidnightForm,
+    /// Bars of dates alone, which wait for a row with a time of day, and their lines.
     waiting: Vec<(u64, Bar)>,
     ledger: RowLedger,
     complaints: Vec<String>,
@@ -147,8 +147,7 @@ impl BarLines {
             last: None,
             unfinished_line: None,
             field_count: 0,
-            has_times_of_day: false,
-            date: None,
+            midnight_form: MidnightForm::default(),
             waiting: Vec::new(),
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
@@ -241,7 +240,7 @@ impl BarLines {
     /// [`Error::UnknownFormat`]; [`Error::BadRow`] for a header and a part of a row;
     /// [`Error::LongerBars`].
     pub fn finish(&self) -> Result<()> {
-        if let Some((line, _)) = self.waiting.first().filter(|_| !self.has_times_of_day) {
+        if let Some((line, _)) = self.waiting.first().filter(|_| !self.midnight_form.has_times_of_day) {
             return Err(Error::dates_alone(&self.name, *line, self.base));
         }
         match self.detect() {
@@ -343,10 +342,15 @@ impl BarLines {
     /// The bars of one line. Among bars that are shorter than a day, that of a date alone waits for
     /// a row with a time of day, unless it is the next one behind those that were known before.
     fn rows(&mut self, format: &RowFormat, line: u64, text: &[u8]) -> Result<Vec<Bar>> {
+        let dates = self.midnight_form.dates;
         let bar = self.row(format, line, text)?;
+        let is_first_date = dates == 0 && self.midnight_form.dates == 1;
+        if self.base < Timeframe::D1 && is_first_date && bar.is_some() {
+            self.warn(Some(date_taken_for_midnight(line, self.base)));
+        }
         let next = self.known_until.map(|known_until| known_until + self.base.duration_ns());
         let goes_on = |bar: &Bar| next.is_some_and(|next| bar.open_time <= next);
-        if self.has_times_of_day || self.base >= Timeframe::D1 || bar.as_ref().is_some_and(goes_on) {
+        if self.midnight_form.has_times_of_day || self.base >= Timeframe::D1 || bar.as_ref().is_some_and(goes_on) {
             let waiting = std::mem::take(&mut self.waiting);
             return Ok(waiting.into_iter().map(|(_, bar)| bar).chain(bar).collect());
         }
@@ -465,12 +469,21 @@ impl BarLines {
         self.open_close.check(&self.name, format)
     }
 
-    /// Refuses dates alone of two days among bars that are shorter than a day. Behind a row with a
-    /// time of day a date is a midnight.
+    /// Refuses dates alone of two days among bars that are shorter than a day, and dates alone
+    /// beside midnights that have a time of day. Behind other rows with one a date is a midnight.
     fn check_time_of_day(&mut self, row: &BarRow, fields: &RowFields<'_>, format: &RowFormat) -> Result<()> {
-        self.has_times_of_day |= !fields.is_date_alone(&format.columns, format.style);
-        let is_midnight = self.has_times_of_day || self.base >= Timeframe::D1;
-        match is_midnight || *self.date.get_or_insert(row.stamp) == row.stamp {
+        let is_date = self.midnight_form.add(row, fields, format);
+        if self.base >= Timeframe::D1 {
+            return Ok(());
+        }
+        let MidnightForm { first_date, has_times_of_day, has_written_midnights, .. } = self.midnight_form;
+        let waiting = self.waiting.first().map(|(line, _)| *line);
+        if has_written_midnights && let Some(line) = is_date.then_some(row.line).or(waiting) {
+            self.waiting.clear();
+            return Err(Error::date_beside_midnights(&self.name, line, self.base));
+        }
+        let is_of_first_day = first_date.is_none_or(|(date, _)| date == row.stamp);
+        match has_times_of_day || is_of_first_day {
             true => Ok(()),
             false => Err(Error::dates_alone(&self.name, row.line, self.base)),
         }

@@ -11,6 +11,13 @@ use crate::parse::symbol::timeframe_of;
 use crate::time::timeframe::Timeframe;
 use crate::time::timestamp::{RowTime, display_duration};
 
+/// A warning of a date alone, which may be that of a day.
+pub(super) fn date_taken_for_midnight(line: u64, base: Timeframe) -> String {
+    format!(
+        "line {line} has a date without a time of day: it is taken for the {base} bar at 00:00, and not for that of the day"
+    )
+}
+
 /// A file and the distances of its rows.
 pub(super) struct SpacedFile {
     pub(super) file: BarFile,
@@ -65,7 +72,7 @@ impl SpacedFile {
                 line: row.line,
                 found: "its bars are of months",
                 base,
-                fix: "and have months made of shorter bars",
+                fix: "leave the file out, and have months made of shorter bars",
             }),
             None => Ok(()),
         }
@@ -80,18 +87,32 @@ impl SpacedFile {
         }
     }
 
-    /// True for the bar at midnight that is the only one of its file, where it goes on behind those
-    /// of `sources`, after a time that two of these, whose distances are `spacings`, have between
-    /// them, too. Some programs write its time as a date alone.
-    fn goes_on(&self, sources: &[SpacedFile], spacings: &Spacings) -> bool {
-        let rows = &self.file.rows;
-        if rows.len() != 1 {
-            return false;
+    /// Time of the row that is the only one of its file, and a date alone.
+    fn only_date(&self) -> Option<RowTime> {
+        let date = self.file.midnight_form.first_date.map(|(date, _)| date);
+        date.filter(|_| self.file.rows.len() == 1)
+    }
+
+    /// Refuses dates alone that are no midnights of `series`. A warning of a single one that may be
+    /// a day.
+    fn check_dates(&self, series: &SeriesMidnights, base: Timeframe) -> Result<Option<String>> {
+        let (path, form) = (&self.file.path, &self.file.midnight_form);
+        let Some((date, line)) = form.first_date else { return Ok(None) };
+        if !form.has_times_of_day && !self.only_date().is_some_and(|own| series.go_on_with(own)) {
+            return Err(Error::dates_alone(path, line, base));
         }
-        let own = rows.stamp(0);
-        let is_before = |stamp: &RowTime| stamp.is_on_the_clock_of(own) && stamp.ns() < own.ns();
-        let before = sources.iter().flat_map(|source| source.file.rows.stamps()).filter(is_before);
-        before.map(RowTime::ns).max().is_some_and(|before| spacings.have(own.ns() - before))
+        if form.has_written_midnights {
+            return Err(Error::date_beside_midnights(path, line, base));
+        }
+        let next_ns = date.ns() + base.duration_ns();
+        let is_next = |stamp: RowTime| stamp.is_on_the_clock_of(date) && stamp.ns() == next_ns;
+        if form.dates > 1 || self.file.rows.stamps().any(is_next) {
+            return Ok(None);
+        }
+        if series.are_written {
+            return Err(Error::date_beside_midnights(path, line, base));
+        }
+        Ok(Some(format!("{}: {}", path.display(), date_taken_for_midnight(line, base))))
     }
 
     /// The file without single rows off the grid of `base`.
@@ -115,15 +136,65 @@ impl SpacedFile {
     }
 }
 
-/// Refuses rows that have dates alone among bars of `base`, which are shorter than a day. The
-/// distances of all are `spacings`.
-pub(super) fn refuse_dates(sources: &[SpacedFile], spacings: &Spacings, base: Timeframe) -> Result<()> {
-    for source in sources.iter().filter(|_| base < Timeframe::D1) {
-        if let Some(line) = source.file.dates_alone()
-            && !source.goes_on(sources, spacings)
-        {
-            return Err(Error::dates_alone(&source.file.path, line, base));
+/// Midnights of the files of one series.
+struct SeriesMidnights {
+    /// True if a midnight is written with a time of day.
+    are_written: bool,
+    /// Dates alone that are the only rows of their files and go on with the series.
+    going_on: Vec<RowTime>,
+}
+
+impl SeriesMidnights {
+    /// The midnights of `sources`, whose distances are `spacings`. A date that is the only row of
+    /// its file goes on with the series where two of its bars have the time between them that lies
+    /// between the date and the bar before it. Some programs write its time as a date alone.
+    fn new(sources: &[SpacedFile], spacings: &Spacings) -> Self {
+        let are_written = sources.iter().any(|source| source.file.midnight_form.has_written_midnights);
+        let mut going_on: Vec<RowTime> = Vec::new();
+        for clock in [RowTime::Wall(0), RowTime::Utc(0)] {
+            let on_clock = |stamp: &RowTime| stamp.is_on_the_clock_of(clock);
+            let dates = sources.iter().filter_map(SpacedFile::only_date).filter(on_clock);
+            let mut dates: Vec<RowTime> = dates.collect();
+            dates.sort_unstable_by_key(|date| date.ns());
+            if dates.is_empty() {
+                continue;
+            }
+            // The last row before each date, and behind the date before it.
+            let mut before: Vec<Option<i64>> = vec![None; dates.len()];
+            for stamp in sources.iter().flat_map(|source| source.file.rows.stamps()).filter(on_clock) {
+                let place = dates.partition_point(|date| date.ns() <= stamp.ns());
+                if let Some(last) = before.get_mut(place) {
+                    *last = (*last).max(Some(stamp.ns()));
+                }
+            }
+            let goes_on = |(date, before): &(RowTime, Option<i64>)| {
+                before.is_some_and(|before| spacings.have(date.ns() - before))
+            };
+            let pairs = dates.into_iter().zip(before).filter(goes_on);
+            going_on.extend(pairs.map(|(date, _)| date));
         }
+        going_on.sort_unstable_by_key(|date| date.ns());
+        SeriesMidnights { are_written, going_on }
+    }
+
+    /// True if the series goes on with `date`.
+    fn go_on_with(&self, date: RowTime) -> bool {
+        let first = self.going_on.partition_point(|other| other.ns() < date.ns());
+        let same = self.going_on[first..].iter().take_while(|other| other.ns() == date.ns());
+        same.copied().any(|other| other.is_on_the_clock_of(date))
+    }
+}
+
+/// Refuses dates alone among bars of `base` where these are shorter than a day, unless they are
+/// midnights, and warns of a single one. The distances of all bars are `spacings`.
+pub(super) fn check_dates(sources: &mut [SpacedFile], spacings: &Spacings, base: Timeframe) -> Result<()> {
+    if base >= Timeframe::D1 {
+        return Ok(());
+    }
+    let series = SeriesMidnights::new(sources, spacings);
+    for source in sources {
+        let warning = source.check_dates(&series, base)?;
+        source.file.warnings.extend(warning);
     }
     Ok(())
 }

@@ -537,6 +537,24 @@ fn bars_of_another_timeframe_are_refused_and_holes_are_not() {
     assert!(matches!(found, Some(Error::OtherTimeframe { base: Timeframe::H1, .. })), "{found:?}");
 }
 
+/// A day's row behind minutes was their bar at midnight.
+#[test]
+fn a_stream_with_written_midnights_has_no_dates_alone() {
+    let text = "2018-01-02 00:00,1,2,1,2,7\n2018-01-02 00:01,1,2,1,2,7\n\
+                2018-01-02 00:02,1,2,1,2,7\n2018-01-03,1,2,1,2,7\n";
+    let error = streamed(text, &in_zone("UTC"), None).unwrap_err();
+    assert!(error.to_string().contains("live: line 4: a date alone"), "{error}");
+    // The first one is read, with a warning.
+    let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::M1, None);
+    let rows = text.lines().skip(1).map(|row| lines.push(row.as_bytes()).unwrap().len());
+    assert_eq!(rows.sum::<usize>(), 3);
+    let warnings = lines.take_warnings();
+    assert!(warnings.iter().any(|text| text.contains("line 3 has a date without a time of day")), "{warnings:?}");
+    // None is read behind a midnight with a time of day.
+    lines.push(b"2018-01-04 00:00,1,2,1,2,7").unwrap();
+    assert!(lines.push(b"2018-01-05,1,2,1,2,7").is_err());
+}
+
 /// A day was taken for a minute.
 #[test]
 fn a_date_alone_is_no_bar_of_minutes() {

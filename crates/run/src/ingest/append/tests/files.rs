@@ -265,6 +265,18 @@ fn rows_of_days_are_not_appended_to_minutes() {
     assert!(said.contains("EURUSD-new.csv: line 2: a date without a time of day"), "{said}");
 }
 
+/// A day's row behind minutes was appended as their bar at midnight.
+#[test]
+fn a_date_beside_written_midnights_is_not_appended() {
+    let stage = Stage::new();
+    let row = |time: &str| format!("2020-01-{time},1.2,1.3,1.1,1.2,5\n");
+    let rows = ["02 00:00", "02 00:01", "02 00:02", "03"].map(row).concat();
+    let new = stage.out.with_file_name("EURUSD-new.csv");
+    fs::write(&new, format!("date,open,high,low,close,volume\n{rows}")).unwrap();
+    let said = stage.refuses(new, Kind::Data);
+    assert!(said.contains("EURUSD-new.csv: line 5: a date alone"), "{said}");
+}
+
 #[test]
 fn bars_off_the_grid_of_the_series_are_refused_by_time() {
     let folder = tempfile::tempdir().unwrap();
