@@ -147,13 +147,13 @@ impl Midnights {
     }
 
     /// The date of a row in UTC without an offset at the close in New York, beside dates of
-    /// sessions, if it is after the `last` bar's. That hour is a midnight of exchanges in the East,
+    /// sessions, if it is after the `last` bar's or the row repeats the bar of that date. That hour is a midnight of exchanges in the East,
     /// too, whose row behind the last bar is of the day after the last bar's.
-    pub(crate) fn date_of_close(&self, row: &BarRow, last: i64) -> Option<RowTime> {
+    pub(crate) fn date_of_close(&self, row: &BarRow, last: i64, is_repeat: impl Fn(i64) -> bool) -> Option<RowTime> {
         let RowTime::Utc(ns) = row.stamp else { return None };
         let date = ns - time_of_day(ns);
         let is_close = row.east_ns.is_none() && NEW_YORKS_CLOSE_NS.contains(&time_of_day(ns));
-        let is_next = date > last && !is_at_a_weekend(date.div_euclid(DAY_NS));
+        let is_next = (date > last || is_repeat(date)) && !is_at_a_weekend(date.div_euclid(DAY_NS));
         (is_close && is_next && self.are_dates_of_weekdays()).then_some(RowTime::Wall(date))
     }
 

@@ -167,6 +167,15 @@ impl BarDoubts {
         Some(format!("{doubt}; state the zone of these bars, and ingest those before anew with their zone stated"))
     }
 
+    /// True if a bar has the prices of the known one of its time.
+    pub(super) fn is_repeat(&self, bar: &Bar) -> bool {
+        let place = self.known.0.binary_search_by_key(&bar.open_time, |known| known.open_time);
+        place.is_ok_and(|place| {
+            let mut pairs = bar.prices().into_iter().zip(self.known.0[place].prices());
+            pairs.all(|(own, known)| !is_other_price(own, known))
+        })
+    }
+
     /// A doubt at the first bar that has other prices than the known one of its time. The last
     /// known one may have been unfinished.
     pub(super) fn known_bar(&mut self, bar: &Bar, line: u64) -> Option<String> {

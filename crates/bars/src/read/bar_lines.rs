@@ -575,7 +575,8 @@ impl BarLines {
         }
         let told = own.as_ref().or(known)?;
         let last = self.reached.or(self.known_until);
-        told.before_row(row, self.clock.zone(row).ok()).or_else(|| told.date_of_close(row, last?))
+        let is_repeat = |date: i64| self.doubts.is_repeat(&row.bar(date));
+        told.before_row(row, self.clock.zone(row).ok()).or_else(|| told.date_of_close(row, last?, is_repeat))
     }
 
     /// The bar of a row that comes after all others; `None` for a bar that was known before.

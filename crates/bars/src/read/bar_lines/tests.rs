@@ -190,6 +190,24 @@ fn a_day_that_carries_a_time_of_day_is_that_of_its_date() {
     }
 }
 
+/// The last known day, given again by its close, was taken for the day after it.
+#[test]
+fn a_close_that_repeats_the_last_known_day_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("X.csv");
+    let row = |day: usize, time: &str| format!("2017-12-{day}{time},{day},{day},{day},{day}\n");
+    let past = [18, 19, 20, 21, 22, 25, 26, 27, 28];
+    fs::write(&path, past.map(|day| row(day, "")).concat()).unwrap();
+    let options = ReadOptions { base: Some(Timeframe::D1), ..in_zone("UTC") };
+    let past = read(&[path], &options).unwrap();
+    let known = past.summary.last_bar.open_time;
+    let lines = BarLines::new(Path::new("live"), &options, Timeframe::D1, Some(known)).following(&past.summary);
+    let mut lines = lines.comparing_with(KnownBars::new(&past.bars));
+    assert!(lines.push(row(28, " 21:00:00+00:00").trim().as_bytes()).unwrap().is_empty());
+    let bars = lines.push(row(29, " 21:00:00+00:00").trim().as_bytes()).unwrap();
+    assert_eq!(bars.iter().map(|bar| bar.open_time - known).collect::<Vec<_>>(), [DAY_NS]);
+}
+
 /// A close was rounded to the nearest midnight in UTC, and a midnight in the East was of the day
 /// before.
 #[test]
