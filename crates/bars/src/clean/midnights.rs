@@ -147,8 +147,8 @@ impl Midnights {
     }
 
     /// The date of a row in UTC without an offset at the close in New York, beside dates of
-    /// sessions, if it is after the `last` bar's or the row repeats the bar of that date. That hour is a midnight of exchanges in the East,
-    /// too, whose row behind the last bar is of the day after the last bar's.
+    /// sessions, if it is after the `last` bar's, or the row repeats the bar of that date. That
+    /// hour is a midnight of exchanges in the East, too: their next row is of the date after it.
     pub(crate) fn date_of_close(&self, row: &BarRow, last: i64, is_repeat: impl Fn(i64) -> bool) -> Option<RowTime> {
         let RowTime::Utc(ns) = row.stamp else { return None };
         let date = ns - time_of_day(ns);

@@ -125,15 +125,11 @@ impl GraphLists {
         upload.put(&mut on_device.graphs, graphs)
     }
 
-    /// Plans the upload of lists of so many nodes and places of edges, which have so many
-    /// attributes, and the starts of their graphs.
-    pub(crate) fn plan_lists(
-        &mut self,
-        graphs: usize,
-        [nodes, edge_places]: [usize; 2],
-        width: usize,
-        upload: &mut PlannedUpload,
-    ) -> Result<()> {
+    /// Plans the upload of the lists of `nodes` nodes in `graphs` graphs. Their edges have
+    /// `edge_places` places, each of `width` attributes: `lists` is
+    /// `[graphs, nodes, edge_places, width]`.
+    pub(crate) fn plan_lists(&mut self, lists: [usize; 4], upload: &mut PlannedUpload) -> Result<()> {
+        let [graphs, nodes, edge_places, width] = lists;
         let OnDevice { starts, from, src_starts, places, to, attributes, graph_of, graphs: graph_starts, .. } =
             &mut self.on_device;
         upload.put(starts, nodes + 1)?;

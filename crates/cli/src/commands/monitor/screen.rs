@@ -108,8 +108,8 @@ fn progress_by_length(status: &RunStatus) -> Vec<String> {
     vec![format!("{fold}{step}{steps}, epoch {epoch}"), format!("{fold}{step}{steps}"), format!("{step}{steps}"), step]
 }
 
-/// The time left, how long the run is silent and the key that ends the screen, and shorter forms for
-/// narrow screens. Empty if there is nothing to say.
+/// The time left, how long the run is silent and the key that ends the screen, and shorter forms
+/// for narrow screens. Empty if there is nothing to say.
 fn standing_by_length(status: &RunStatus, life: Life) -> Vec<String> {
     let key = match life {
         Life::UntilKey => Some("q ends".to_owned()),

@@ -67,7 +67,7 @@ pub(in crate::device) fn estimate(estimate: &mut MemoryEstimate<'_>) {
         }
         None => estimate.book_upload("edges of the graphs", most, |upload, most| {
             lists.reserve(most.nodes, most.places, attributes)?;
-            lists.plan_lists(most.graphs, [most.nodes, most.brought_places], attributes, upload)
+            lists.plan_lists([most.graphs, most.nodes, most.brought_places, attributes], upload)
         }),
     }
     let drops = graph_model.rates.iter().any(|&rate| rate > 0.0);
