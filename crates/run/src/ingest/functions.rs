@@ -410,18 +410,24 @@ impl Adding<'_> {
         let StreamedRecordings { mut recordings, bars, fingerprints } = read;
         let (symbols, count) = (recordings.symbols(), bars.len());
         let pass = Pass::begin(self.host, "functions", "bars", bars.iter().map(|bars| bars.len() as u64).sum());
+        let reach = self.context_reach()?;
         let (mut kept, mut excluded) = (Vec::with_capacity(count), Vec::new());
         for (place, (symbol, bars)) in symbols.iter().zip(bars).enumerate() {
             let len = bars.len();
             let summary = &recordings.universe.recordings[place].summary;
             let times = summary.first_open_time..summary.last_close_time;
-            match self.one(symbol, bars, usage, count).map_err(|failure| self.with_context_bars(failure, &times)) {
-                Ok(bars) => kept.push(bars),
+            let found = self.require_context_in(&times, symbol).and_then(|()| self.one(symbol, bars, usage, count));
+            match found.map_err(|failure| self.with_context_bars(failure, times.end)) {
+                Ok(bars) => kept.push(bars.with_context_reach(Arc::clone(&reach))),
                 Err(Failure::Bars(reason))
                     if self.recipe.on_error != OnError::Fail
                         && matches!(
                             reason.function_fault(),
-                            Some(FunctionFault::NoValue { .. } | FunctionFault::TooFewContextBars { .. })
+                            Some(
+                                FunctionFault::NoValue { .. }
+                                    | FunctionFault::TooFewContextBars { .. }
+                                    | FunctionFault::ContextEnded { .. }
+                            )
                         ) =>
                 {
                     excluded.push(Excluded { symbol: symbol.clone(), reason });
@@ -439,26 +445,40 @@ impl Adding<'_> {
             return Err(first.reason.into());
         }
         recordings.exclude(excluded);
-        let reach = self.context_reach()?;
-        let bars = kept.into_iter().map(|bars| bars.with_context_reach(Arc::clone(&reach))).collect();
-        Ok(StreamedRecordings { recordings, bars, fingerprints })
+        Ok(StreamedRecordings { recordings, bars: kept, fingerprints })
+    }
+
+    /// Refuses other instruments that end before `times`, those of the bars of `symbol`, begin: all
+    /// of these would see one value.
+    fn require_context_in(&self, times: &Range<i64>, symbol: &str) -> Result<(), Failure> {
+        for (&timeframe, reach) in self.account.reach.iter() {
+            for own in reach {
+                if let Some(close_time) = own.last_close_time()
+                    && close_time <= times.start
+                {
+                    return Err(Failure::Bars(BarsError::Function {
+                        function: format!("{CONTEXT}{}", own.symbol()),
+                        instrument: symbol.to_owned(),
+                        timeframe,
+                        fault: Box::new(FunctionFault::ContextEnded { close_time }),
+                    }));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The failure of a column without a value, with the bars that another instrument needs and has
-    /// within `times`, those of the bars beside it.
-    fn with_context_bars(&self, mut failure: Failure, times: &Range<i64>) -> Failure {
+    /// up to `until`, the end of the bars beside it.
+    fn with_context_bars(&self, mut failure: Failure, until: i64) -> Failure {
         if let Failure::Bars(BarsError::Function { function, timeframe, fault, .. }) = &mut failure
             && let FunctionFault::NoValue { column } = &**fault
             && let Some(symbol) = context_symbol(function)
+            && let Some(reach) = self.account.reach.get(&*timeframe)
+            && let Some(own) = reach.iter().find(|own| own.symbol() == symbol)
         {
-            let reach = match self.functions.context_reach(*timeframe, &self.recipe.spec().bins) {
-                Ok(reach) => reach,
-                Err(error) => return error.into(),
-            };
-            let found = reach.iter().find(|own| own.symbol() == symbol);
-            if let Some((bars, needed)) = found.map(|own| (own.bars_within(times), own.bars_needed()))
-                && bars < needed
-            {
+            let (bars, needed) = (own.bars_until(until), own.bars_needed());
+            if bars < needed {
                 **fault = FunctionFault::TooFewContextBars { column: column.clone(), bars, needed };
             }
         }
