@@ -419,6 +419,34 @@ fn earlier_bars_of_a_context_are_the_warm_up_of_its_features() {
     crate::leak::prove(&out, &proof, &Host::silent()).unwrap();
 }
 
+/// The note named features of the bars alone.
+#[test]
+fn a_context_without_earlier_bars_is_told_what_it_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let stamp = |_: usize, date: &str| date.to_owned();
+    let notes_beside = |first: usize| {
+        let recipe = Recipe {
+            bars: vec![days(folder.path().join("KO.csv"), 100..200, stamp)],
+            context: vec![ContextFile {
+                symbol: "SPY".to_owned(),
+                path: days(folder.path().join("SPY.csv"), first..200, stamp),
+            }],
+            timeframes: windows("D1:5"),
+            features: "log_return_12".parse().unwrap(),
+            target: TargetKind::LogReturn,
+            horizon: 1,
+            scaling: Scaling::None,
+            ..Recipe::default()
+        };
+        let notes = Notes::default();
+        ingest(&recipe, &folder.path().join("series.h5"), &Host { observer: &notes, ..Host::silent() }).unwrap();
+        notes.0.into_inner().unwrap()
+    };
+    let says = "KO: 12 of 100 bars come before the first values of the context SPY: log_return_12 reads 12 bars of it";
+    assert!(notes_beside(100).iter().any(|note| note.starts_with(says)));
+    assert!(!notes_beside(88).iter().any(|note| note.contains("the context SPY")));
+}
+
 /// Nothing tells bars apart by a value that all of them see.
 #[test]
 fn a_context_that_ends_before_the_bars_begin_is_refused() {
