@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use megabatch_run::Error;
 use megabatch_run::ingest::{
     Bars, BinClock, ColumnFeature, ContextBars, ContextTable, ContextTiming, Feature, FeatureList, Timeframe, Zone,
-    context_bars as closed_bars, names_in_context,
+    context_bars as closed_bars, context_start as first_place, names_in_context,
 };
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -14,7 +14,9 @@ use pyo3::types::PyBytes;
 use crate::commands::recipe;
 use crate::convert::{Named, numbers};
 use crate::failure::{OrRaise as _, exception};
-use crate::functions::{Arrays, PRICES, base_of_context, bytes, close_times, features_of_context, named_columns};
+use crate::functions::{
+    Arrays, PRICES, base_of_context, bytes, close_times, features_of_context, features_that_look_back, named_columns,
+};
 use crate::host::PythonHost;
 use crate::process;
 
@@ -63,6 +65,39 @@ pub(crate) struct ContextCall {
     features: Vec<String>,
     /// When the last bar ends.
     until_ns: i64,
+}
+
+/// Open times of base bars of an instrument, and the close of a bar that sees them.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct ContextStartCall {
+    time_ns: Vec<u8>,
+    /// Length of a base bar.
+    base_ns: i64,
+    /// Timeframe of the bar.
+    timeframe: String,
+    /// Clock of the bins, as `ingest` takes it.
+    bins: String,
+    /// As `ingest` takes them.
+    features: Vec<String>,
+    /// When the bar closes.
+    close_ns: i64,
+}
+
+/// Place of the first base bar that features read beside a bar: the last one of their timeframe
+/// that has closed then, and those of the warm-up before it.
+#[pyfunction]
+pub(crate) fn context_start(py: Python<'_>, call: Named<ContextStartCall>) -> PyResult<usize> {
+    process::check(py)?;
+    let Named(call) = call;
+    let usage = |message: String| exception(py, &Error::usage(message));
+    let features = features_that_look_back(&call.features).map_err(usage)?;
+    let base = base_of_context(call.base_ns).map_err(usage)?;
+    let timeframe = call.timeframe.parse::<Timeframe>().map_err(|error| usage(error.to_string()))?;
+    let bins = call.bins.parse::<BinClock>().map_err(|error| usage(error.to_string()))?;
+    let open_times: Vec<i64> = numbers(&call.time_ns)?;
+    let found = first_place(base, &open_times, &features, timeframe, &bins, call.close_ns);
+    found.map_err(Error::from).or_raise(py)
 }
 
 /// Open times, close times, length, columns and features of bars.

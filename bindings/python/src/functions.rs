@@ -136,6 +136,12 @@ pub(crate) fn features_of_context(named: &[String], has_column: &dyn Fn(&str) ->
     Ok(shared_features(&stated.0, has_column))
 }
 
+/// Features that another instrument may have, among those `named` as `ingest` takes them: columns
+/// look back at no bar, whether it has them or not.
+pub(crate) fn features_that_look_back(named: &[String]) -> Result<Vec<Feature>, String> {
+    features_of_context(named, &|_: &str| true)
+}
+
 /// Timeframe of bars that last `base_ns`.
 pub(crate) fn base_of_context(base_ns: i64) -> Result<Timeframe, String> {
     Timeframe::from_duration_ns(base_ns).ok_or_else(|| format!("bars of {base_ns} ns are of no timeframe"))
@@ -149,8 +155,7 @@ type ContextTimes = (String, Vec<u8>, i64, Vec<String>);
 fn reach(py: Python<'_>, context: &ContextTimes, timeframe: Timeframe, bins: &BinClock) -> PyResult<ContextReach> {
     let usage = |message: String| exception(py, &Error::usage(message));
     let (symbol, time_ns, base_ns, named) = context;
-    // Columns look back at no bar, whether it has them or not.
-    let features = features_of_context(named, &|_: &str| true).map_err(usage)?;
+    let features = features_that_look_back(named).map_err(usage)?;
     let (base, open_times) = (base_of_context(*base_ns).map_err(usage)?, numbers::<i64>(time_ns)?);
     let found = context_reach(symbol, base, &open_times, &features, timeframe, bins);
     found.map_err(Error::from).or_raise(py)

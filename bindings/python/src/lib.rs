@@ -34,7 +34,7 @@ mod _megabatch {
         synthesize, timeframe_name, timeframes, write_bars,
     };
     #[pymodule_export]
-    use crate::context::{context_bars, read_context};
+    use crate::context::{context_bars, context_start, read_context};
     #[pymodule_export]
     use crate::dataset::Dataset;
     #[pymodule_export]

@@ -905,6 +905,48 @@ except KeyboardInterrupt:
             with self.assertRaisesRegex(mb.DataError, few):
                 run.follow(context={"SPY": context[-9:]})
 
+    def test_earlier_bars_of_a_context_are_the_warm_up_of_its_features(self) -> None:
+        own, options = self.shares(600)
+        other = own[["Open", "High", "Low", "Close"]] * 2
+
+        def fall(bars: pandas.DataFrame) -> pandas.Series:
+            return (bars["close"] / bars["close"].shift(8) - 1).rename("fall")
+
+        options["features"], main = ["log_return", "log_return_12", fall], own[60:]
+        known: dict[str, Any] = {"features": fall}
+        # As many bars were dropped as the features read, though 60 stand before.
+        ds = mb.ingest(main, context={"SPY": other}, out=self.folder / "own.h5", **options)
+        assert ds.report is not None and ds.times is not None
+        self.assertEqual(ds.report.facts["functions"]["warm_up_bars"], {"KO": 8})
+        days = pandas.to_datetime(ds.times, utc=True).tz_localize(None) - pandas.Timedelta("1D")
+        names, rows = list(ds.features["D1"]), ds[: len(ds)]["D1"][:, -1]
+        closes = other["Close"]
+        returns, falls = np.log(closes).diff(12)[days], (closes / closes.shift(8) - 1)[days]
+        for name, expected in (("log_return_12", returns), ("fall", falls)):
+            found = rows[:, names.index(f"function:SPY.{name}")]
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+        mb.leak(ds, samples=2, context={"SPY": other}, **known)
+        # Bars that no feature reads may be missing, and bars go on as if all had come at once.
+        first = mb.ingest(main[:490], context={"SPY": other[:550]}, out=self.folder / "first.h5", **options)
+        run = mb.train(first, MODEL, out=self.folder / "run", max_steps=2)
+        followed = {one.time: one.values for one in run.follow(main[490:], context={"SPY": other[20:]}, **known)}
+        longer = first.append(main[490:], context={"SPY": other[20:]}, **known)
+        np.testing.assert_array_equal(longer[: len(longer)]["D1"], ds[: len(ds)]["D1"])
+        predicted = run.predict(longer, changed_data=True)
+        self.require_same_forecasts(followed, predicted, 40, rtol=1e-4, atol=1e-6)
+        # Files are used as frames are, and one of another time is refused.
+        options["features"], path = ["log_return", "log_return_12"], self.folder / "SPY.csv"
+        other.to_csv(path)
+        by_frame = mb.ingest(main, context={"SPY": other}, **options)
+        by_file = mb.ingest(main, context={"SPY": path}, **options)
+        self.assertEqual(by_file.fingerprint(), by_frame.fingerprint())
+        assert by_file.report is not None
+        self.assertEqual(by_file.report.facts["functions"]["warm_up_bars"], {"KO": 0})
+        other[:55].to_csv(path)
+        for context in (other[:55], path):
+            with self.assertRaisesRegex(mb.DataError, "context SPY: .*the last bar of the other instrument closes at .*, before"):
+                mb.ingest(main, context={"SPY": context}, **options)
+
     def test_features_go_on_with_a_context_alone(self) -> None:
         own, options = self.shares()
         other = own[["Open", "High", "Low", "Close"]] * 2

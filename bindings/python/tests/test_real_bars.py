@@ -91,7 +91,9 @@ class RealBars(InFolder):
             closes = bins.index[bins.index.searchsorted(times, side="right") - 1]
             expected = [indicators(bins).loc[closes].reset_index(drop=True)]
             for symbol, bars in context.items():
-                others = binned(bars[bars["time"] >= frame["time"].iloc[0]], minutes)
+                others = binned(bars, minutes)
+                # A return reads the bar before the last that had closed at the first bar.
+                others = others.iloc[max(int(others.index.searchsorted(bins.index[0], side="right")) - 2, 0) :]
                 own = indicators(others).assign(
                     log_return=np.log(others["close"]).diff(),
                     body=(others["close"] - others["open"]) / others["close"],

@@ -1,7 +1,5 @@
 //! How far back the features of other instruments look.
 
-use std::ops::Range;
-
 /// Reach of the features of another instrument in one timeframe.
 ///
 /// A sample reaches back to the bars that the features of the last closed bar read, however old it
@@ -63,10 +61,9 @@ impl ContextReach {
         self.warm_up + 1
     }
 
-    /// Number of bars that open and close within `times`.
-    pub fn bars_within(&self, times: &Range<i64>) -> usize {
-        let bars = self.open_time.iter().zip(&self.close_time);
-        bars.filter(|&(&open_time, &close_time)| open_time >= times.start && close_time <= times.end).count()
+    /// Number of bars that close by `time`.
+    pub fn bars_until(&self, time: i64) -> usize {
+        self.close_time.partition_point(|&close_time| close_time <= time)
     }
 
     /// The longest time that a window reaches back by its features from the close of its first bar.
@@ -81,8 +78,7 @@ impl ContextReach {
     /// When the earliest bar opens that the features seen at `time` read; `None` before the first
     /// bar closes, and where the next one is overdue.
     pub(crate) fn open_time(&self, time: i64) -> Option<i64> {
-        let closed = self.close_time.partition_point(|&close_time| close_time <= time);
-        closed.checked_sub(1).filter(|_| time < self.overdue_time).map(|last| self.earliest(last))
+        self.bars_until(time).checked_sub(1).filter(|_| time < self.overdue_time).map(|last| self.earliest(last))
     }
 
     /// When the earliest bar opens that the features of `bar` read.
@@ -121,9 +117,7 @@ mod tests {
         }
         assert_eq!((found.longest_ns(), found.bars_needed()), (80, 3));
         assert_eq!((found.first_open_time(), found.closes_at(20), found.closes_at(21)), (Some(0), true, false));
-        for (times, bars) in [(0..60, 4), (0..59, 3), (1..60, 3), (60..90, 0)] {
-            assert_eq!(found.bars_within(&times), bars, "{times:?}");
-        }
+        assert_eq!([9, 10, 59, 60, 90].map(|time| found.bars_until(time)), [0, 1, 3, 4, 4]);
     }
 
     #[test]

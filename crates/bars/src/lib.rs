@@ -62,8 +62,8 @@ pub use read::{Recording, SpooledRecording, read, read_spooled};
 pub use series::Segment;
 pub use series::column_feature::{ColumnFeature, ColumnRule};
 pub use series::context::{
-    AGE_IN_CONTEXT, ContextBars, ContextTiming, bars_after_context, context_bars, context_reach, names_in_context,
-    shared_features,
+    AGE_IN_CONTEXT, ContextBars, ContextTiming, bars_after_context, context_bars, context_reach, context_start,
+    names_in_context, shared_features,
 };
 pub use series::feature::{FUNCTION as FUNCTION_PREFIX, Feature};
 pub use series::foresight::{Foresight, foresight};

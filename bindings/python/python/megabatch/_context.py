@@ -117,16 +117,16 @@ class ContextTable:
         return int(self.time_ns[-1]) + self.base_ns
 
     def bars(self, first_ns: int, until_ns: int, timeframe: str, bins: str) -> ContextBars:
-        """The bars of a timeframe on the clock `bins` that open at `first_ns` or later and end by `until_ns`."""
-        own = slice(*np.searchsorted(self.time_ns, [first_ns, until_ns]))
+        """The bars of a timeframe on the clock `bins` that end by `until_ns`, from the first one on that the features read
+        beside a bar which closes at `first_ns`."""
+        made = {"base_ns": self.base_ns, "timeframe": timeframe, "bins": bins, "features": self.features}
+        opened, end = np.searchsorted(self.time_ns, [first_ns, until_ns])
+        start = _megabatch.context_start({**made, "time_ns": self.time_ns[:opened].tobytes(), "close_ns": first_ns})
         time_ns, close_ns, duration_ns, columns, features = _megabatch.context_bars(
             {
-                "time_ns": self.time_ns[own].tobytes(),
-                "columns": {name: values[own].tobytes() for name, values in self.columns.items()},
-                "base_ns": self.base_ns,
-                "timeframe": timeframe,
-                "bins": bins,
-                "features": self.features,
+                **made,
+                "time_ns": self.time_ns[start:end].tobytes(),
+                "columns": {name: values[start:end].tobytes() for name, values in self.columns.items()},
                 "until_ns": until_ns,
             }
         )

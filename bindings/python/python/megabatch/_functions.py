@@ -95,8 +95,9 @@ class Functions:
         return [(symbol, table.time_ns.tobytes(), table.base_ns, list(table.features)) for symbol, table in tables]
 
     def _context_columns(self, context: ContextTable, call: _Call) -> list[_Column]:
-        """The features of another instrument at each bar of a call. Its bars begin and end with those of the call, so
-        that nothing else is seen where these end earlier."""
+        """The features of another instrument at each bar of a call. Its bars begin with those that the features read at the
+        first bar of the call, however many come before. They end with those of the call, so that nothing else is seen where
+        these end earlier."""
         if not len(call.open_ns):
             return []
         if self._whole is None:
@@ -132,8 +133,8 @@ class Functions:
         log_note(f"warning: context {context.symbol}: its bars end at {ended} UTC{seen}; give newer bars of it")
 
     def _context_bars(self, context: ContextTable, call: _Call, until_ns: int) -> tuple[ContextBars, _Arrays]:
-        """The closed bars of another instrument from the first bar of a call to `until_ns`, and their features."""
-        bars = context.bars(int(call.open_ns[0]), until_ns, call.timeframe, call.bins)
+        """The closed bars of another instrument that the bars of a call see, up to `until_ns`, and their features."""
+        bars = context.bars(int(call.close_ns[0]), until_ns, call.timeframe, call.bins)
         columns = dict(bars.features)
         own = _Call(self._library, context.symbol, call.timeframe, bars.duration_ns, call.bins, bars.given)
         for name, function in self._features.items():

@@ -10,7 +10,7 @@ from os import PathLike
 from typing import Any, Final, SupportsFloat, SupportsIndex, final
 from typing_extensions import CapsuleType
 
-__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "bars_of_ticks", "build_graphs", "clock_and_symbols", "compare", "context_bars", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "is_time", "is_utc", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "read_context", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "symbol_columns", "synthesize", "timeframe_name", "timeframes", "train", "verify_graphs", "weights", "write_bars"]
+__all__ = ["__version__", "Dataset", "Epoch", "EpochSamples", "Follower", "GpuTensorSegments", "Graphs", "Loader", "Table", "TensorSegments", "TorchPool", "append", "bar_columns", "bars_of_ticks", "build_graphs", "clock_and_symbols", "compare", "context_bars", "context_start", "convert", "doctor", "evaluate", "export", "export_graphs", "feature_columns", "feature_names", "function_inputs", "import_weights", "ingest", "inspect", "is_time", "is_utc", "leak", "likely_symbol", "memory_snapshot", "monitor", "plan", "predict", "program", "read_context", "replay_memory", "scatter_check_sorted", "scatter_gpu_fault", "scatter_gpu_plan", "scatter_gpu_plan_bytes", "scatter_gpu_plan_from_offsets", "scatter_index_bound", "scatter_plan", "scatter_plan_from_offsets", "symbol_columns", "synthesize", "timeframe_name", "timeframes", "train", "verify_graphs", "weights", "write_bars"]
 
 __version__: Final[str]
 """
@@ -354,6 +354,12 @@ def context_bars(call: Mapping[str, Any]) -> tuple[bytes, bytes, int, list[tuple
     Open and close times of the closed bars of a timeframe, its length, their columns, and those of
     the features that another instrument has too. Such features are computed ones that are neither
     of the clock nor in pips, and columns that it has.
+    """
+
+def context_start(call: Mapping[str, Any]) -> int:
+    """
+    Place of the first base bar that features read beside a bar: the last one of their timeframe
+    that has closed then, and those of the warm-up before it.
     """
 
 def convert(call: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

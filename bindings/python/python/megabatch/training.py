@@ -682,8 +682,8 @@ class Run:
         other features. A function is called with all bars of the history, and then for each bar that closes with all
         bars so far; its frames are of the library of `bars`, or of that of `data`.
 
-        `context` are frames of the other instruments among the data's features, from the first bar of the history on.
-        Bars that come after their last see its values.
+        `context` are frames of the other instruments among the data's features, from the bars on that these read at the
+        first bar of the history. Bars that come after their last see its values.
 
         Times without a zone are by the clock `zone`, else by that of the data, else, where their files have several,
         UTC.

@@ -49,10 +49,15 @@ pub enum FunctionFault {
     TooFewContextBars {
         /// Name of the column.
         column: String,
-        /// Bars of the other instrument within the time of those beside which it stands.
+        /// Bars of the other instrument up to the end of those beside which it stands.
         bars: usize,
         /// Bars up to and with the first one that has a value.
         needed: usize,
+    },
+    /// All bars of another instrument come before those beside which it stands.
+    ContextEnded {
+        /// When the last of them closes, in nanoseconds since 1970 UTC.
+        close_time: i64,
     },
     /// It gives two answers for the same bars.
     TwoAnswers {
@@ -89,7 +94,7 @@ impl FunctionFault {
     /// The column that it is about.
     pub fn column(&self) -> Option<&str> {
         match self {
-            FunctionFault::Failed(_) | FunctionFault::Columns { .. } => None,
+            FunctionFault::Failed(_) | FunctionFault::Columns { .. } | FunctionFault::ContextEnded { .. } => None,
             FunctionFault::Len { column, .. }
             | FunctionFault::Value { column, .. }
             | FunctionFault::NoValue { column }
@@ -138,9 +143,14 @@ impl fmt::Display for FunctionFault {
             FunctionFault::TooFewContextBars { column, bars, needed } => {
                 write!(
                     f,
-                    "column {column} has no value at any bar: the features of the other instrument have their first value at bar {needed} of it within the time of these bars, and there are {bars}: give {needed} bars or more of it in that time, or features that look back less far"
+                    "column {column} has no value at any bar: the features of the other instrument have their first value at bar {needed} of it, and there are {bars} up to the end of these bars: give {needed} bars or more, or features that look back less far"
                 )
             }
+            FunctionFault::ContextEnded { close_time } => write!(
+                f,
+                "the last bar of the other instrument closes at {}, before these bars begin: give its bars of their time",
+                display_utc(*close_time)
+            ),
             FunctionFault::TwoAnswers { column, open_time, found: [first, second] } => write!(
                 f,
                 "column {column} of the bar that opens at {} is {first}, and {second} when it is called again with the same bars: expected one answer; give random numbers a seed, and keep no state between calls",

@@ -124,6 +124,39 @@ fn context_spec(features: &[Feature], timeframe: Timeframe) -> SeriesSpec {
     SeriesSpec { windows, features: features.to_vec(), ..SeriesSpec::default() }
 }
 
+/// Place among `open_times`, those of bars `base` of another instrument, of the first bar that its
+/// `features` read beside a bar of `timeframe` which closes at `close_time`. They read the last bar
+/// that [`context_bars`] has closed by then, and those of the longest warm-up before it, as far as
+/// there are.
+///
+/// # Errors
+/// [`Error::NotAMultiple`](crate::Error::NotAMultiple).
+pub fn context_start(
+    base: Timeframe,
+    open_times: &[i64],
+    features: &[Feature],
+    timeframe: Timeframe,
+    bins: &BinClock,
+    close_time: i64,
+) -> Result<usize> {
+    let timeframe = timeframe.max(base);
+    let mut needed = context_spec(features, timeframe).look_back() + 1;
+    let mut binning = Binning::new(timeframe, base, bins, Vec::new())?;
+    let opened = open_times.partition_point(|&open_time| open_time < close_time);
+    let mut last_end = None;
+    for (place, &open_time) in open_times[..opened].iter().enumerate().rev() {
+        let end = binning.closing_bin(open_time).end;
+        if end > close_time || last_end == Some(end) {
+            continue;
+        }
+        if needed == 0 {
+            return Ok(place + 1);
+        }
+        (needed, last_end) = (needed - 1, Some(end));
+    }
+    Ok(0)
+}
+
 /// Reach of the `features` of another instrument, `symbol`, at the bars that [`context_bars`] makes
 /// of bars `base` which open at `open_times`. They read the bars of the longest warm-up before
 /// their own, from the first base bar of each on: one that lies in two bins opens before its bin.
@@ -264,6 +297,60 @@ mod tests {
                 .unwrap();
         let close_times = [4, 5, 9, 10, 12].map(|minute| minute * MINUTE_NS);
         assert_eq!(context.last_closed(&close_times), [None, Some(0), Some(0), Some(1), Some(1)]);
+    }
+
+    #[test]
+    fn features_begin_with_the_bars_of_their_warm_up() {
+        let opens = minutes(22, &[]).open_time;
+        let start = |feature: Feature, timeframe: Timeframe, close: i64| {
+            let bins = BinClock::default();
+            context_start(Timeframe::M1, &opens, &[feature], timeframe, &bins, close * MINUTE_NS).unwrap()
+        };
+        for (feature, close, place) in [
+            (Feature::Body, 4, 0),
+            (Feature::Body, 5, 0),
+            (Feature::Body, 9, 0),
+            (Feature::Body, 10, 5),
+            (Feature::Body, 19, 10),
+            (Feature::LogReturn, 10, 0),
+            (Feature::LogReturn, 20, 10),
+            (Feature::LogReturn, 99, 15),
+            (Feature::LogReturn12, 22, 0),
+        ] {
+            assert_eq!(start(feature.clone(), Timeframe::M5, close), place, "{feature} {close}");
+        }
+        assert_eq!(start(Feature::LogReturn, Timeframe::M1, 20), 18);
+    }
+
+    /// The bars before those beside which another instrument stands were left out, and as many rows
+    /// had no value as its features read.
+    #[test]
+    fn values_are_those_of_all_bars() {
+        let (few, days) = (minutes(400, &[9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 25]), days_at_five(400));
+        let features = [Feature::Body, Feature::LogReturn, Feature::LogReturn12];
+        for (base, timeframe) in [
+            (&few, Timeframe::M1),
+            (&few, Timeframe::M5),
+            (&few, Timeframe::M15),
+            (&days, Timeframe::D1),
+            (&days, Timeframe::W1),
+            (&days, Timeframe::MN1),
+        ] {
+            let (bins, opens) = (BinClock::default(), &base.open_time);
+            let all = context_bars(base, &features, timeframe, &bins, i64::MAX).unwrap();
+            for bar in 12..all.bars.len() {
+                let close_time = all.bars.close_time(bar);
+                let start = context_start(base.timeframe, opens, &features, timeframe, &bins, close_time).unwrap();
+                let part = base.part(start..base.len());
+                let found = context_bars(&part, &features, timeframe, &bins, i64::MAX).unwrap();
+                let place = found.last_closed(&[close_time])[0].unwrap();
+                assert_eq!(place, 12, "{timeframe} {bar}");
+                let row = |context: &ContextBars, place: usize| -> Vec<u64> {
+                    context.features.iter().map(|values| values[place].to_bits()).collect()
+                };
+                assert_eq!(row(&found, place), row(&all, bar), "{timeframe} {bar}");
+            }
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use megabatch_bars::{
     self as bars, AGE_IN_CONTEXT, BarFunctions, BarSource as _, Bars, BinClock, ColumnFeature, ContextBars,
     ContextReach, ContextTiming, Error as BarsError, Feature, FunctionCall, FunctionColumn, FunctionTargets,
     ReadSummary, SpooledBars, TargetKind, Timeframe, Zone, bars_after_context, context_bars, context_reach,
-    names_in_context, shared_features,
+    context_start, names_in_context, shared_features,
 };
 use xxhash_rust::xxh3::Xxh3;
 
@@ -99,8 +99,9 @@ impl ContextInstrument {
         Ok(ContextInstrument { symbol: file.symbol.clone(), file: (file.path.clone(), fingerprint), bars, features })
     }
 
-    /// The features at each bar of a call. The instrument's bars begin and end with those of the
-    /// call, so that nothing else is seen where these end earlier.
+    /// The features at each bar of a call. The instrument's bars begin with those that its features
+    /// read at the first bar of the call, however many come before. They end with those of the call,
+    /// so that nothing else is seen where these end earlier.
     fn columns(&self, call: &FunctionCall<'_>) -> bars::Result<Vec<FunctionColumn>> {
         let own = call.bars;
         let column = |name: &str, values: Vec<f64>| FunctionColumn {
@@ -116,9 +117,9 @@ impl ContextInstrument {
                 .map(|name| column(name, Vec::new()))
                 .collect());
         };
-        let (first_ns, until_ns) = (own.open_time[0], own.close_time(last));
-        let opens = &self.bars.open_time;
-        let seen = opens.partition_point(|&time| time < first_ns)..opens.partition_point(|&time| time < until_ns);
+        let (base, opens, until_ns) = (self.bars.timeframe, &self.bars.open_time, own.close_time(last));
+        let start = context_start(base, opens, &self.features, own.timeframe, call.bins, own.close_time(0))?;
+        let seen = start..opens.partition_point(|&time| time < until_ns);
         let mut part = Bars::with_capacity(self.bars.timeframe, seen.len());
         self.bars.read(seen, &mut part)?;
         let context = context_bars(&part, &self.features, own.timeframe, call.bins, until_ns)?;

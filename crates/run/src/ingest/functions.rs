@@ -12,7 +12,7 @@ use std::sync::Arc;
 use megabatch_bars::{
     AGE_IN_CONTEXT, BarFunctions, BarSource as _, ColumnTargets, ContextReach, ContextTiming, Error as BarsError,
     Excluded, Feature, FunctionAnswers, FunctionBars, FunctionColumn, FunctionFault, FunctionProof, OnError,
-    SeriesSpec, SpooledBars, TargetKind, TargetOrigin, Timeframe, WithFunctions, prove_functions,
+    SeriesSpec, SpooledBars, TargetKind, TargetOrigin, Timeframe, WithFunctions, prove_functions, shared_features,
 };
 use serde_json::{Value, json};
 
@@ -23,6 +23,7 @@ use super::context_timing::{
 };
 use super::recipe::{ContextFile, StreamedRecordings};
 use super::spool::SpoolFolder;
+use super::warm_up::ContextLoss;
 use super::work::Pass;
 use crate::adapters::context_account::ContextAccount;
 use crate::error::{Error, Result};
@@ -304,6 +305,12 @@ pub(crate) fn context_symbol(function: &str) -> Option<&str> {
     function.strip_prefix(CONTEXT)
 }
 
+/// The other instrument whose first values come last, if no function's come later.
+fn longest_context(warm_ups: &BTreeMap<String, usize>) -> Option<&str> {
+    let (function, _) = warm_ups.iter().max_by_key(|(_, bars)| **bars)?;
+    context_symbol(function)
+}
+
 /// Name of the column of ages beside the features of another instrument, if `function` gives these.
 pub(crate) fn age_column(function: &str) -> Option<String> {
     context_symbol(function).map(|symbol| format!("{symbol}.{AGE_IN_CONTEXT}"))
@@ -410,18 +417,25 @@ impl Adding<'_> {
         let StreamedRecordings { mut recordings, bars, fingerprints } = read;
         let (symbols, count) = (recordings.symbols(), bars.len());
         let pass = Pass::begin(self.host, "functions", "bars", bars.iter().map(|bars| bars.len() as u64).sum());
+        let lens: Vec<usize> = bars.iter().map(|bars| bars.len()).collect();
+        let reach = self.context_reach()?;
         let (mut kept, mut excluded) = (Vec::with_capacity(count), Vec::new());
         for (place, (symbol, bars)) in symbols.iter().zip(bars).enumerate() {
             let len = bars.len();
             let summary = &recordings.universe.recordings[place].summary;
             let times = summary.first_open_time..summary.last_close_time;
-            match self.one(symbol, bars, usage, count).map_err(|failure| self.with_context_bars(failure, &times)) {
-                Ok(bars) => kept.push(bars),
+            let found = self.require_context_in(&times, symbol).and_then(|()| self.one(symbol, bars, usage, count));
+            match found.map_err(|failure| self.with_context_bars(failure, times.end)) {
+                Ok(bars) => kept.push(bars.with_context_reach(Arc::clone(&reach))),
                 Err(Failure::Bars(reason))
                     if self.recipe.on_error != OnError::Fail
                         && matches!(
                             reason.function_fault(),
-                            Some(FunctionFault::NoValue { .. } | FunctionFault::TooFewContextBars { .. })
+                            Some(
+                                FunctionFault::NoValue { .. }
+                                    | FunctionFault::TooFewContextBars { .. }
+                                    | FunctionFault::ContextEnded { .. }
+                            )
                         ) =>
                 {
                     excluded.push(Excluded { symbol: symbol.clone(), reason });
@@ -439,26 +453,56 @@ impl Adding<'_> {
             return Err(first.reason.into());
         }
         recordings.exclude(excluded);
-        let reach = self.context_reach()?;
-        let bars = kept.into_iter().map(|bars| bars.with_context_reach(Arc::clone(&reach))).collect();
-        Ok(StreamedRecordings { recordings, bars, fingerprints })
+        if matches!(usage, FunctionUse::New) {
+            self.context_note(&symbols, &lens).iter().for_each(|note| self.host.observer.note(note));
+        }
+        Ok(StreamedRecordings { recordings, bars: kept, fingerprints })
+    }
+
+    /// Refuses other instruments that end before `times`, those of the bars of `symbol`, begin: all
+    /// of these would see one value.
+    fn require_context_in(&self, times: &Range<i64>, symbol: &str) -> Result<(), Failure> {
+        for (&timeframe, reach) in self.account.reach.iter() {
+            for own in reach {
+                if let Some(close_time) = own.last_close_time()
+                    && close_time <= times.start
+                {
+                    return Err(Failure::Bars(BarsError::Function {
+                        function: format!("{CONTEXT}{}", own.symbol()),
+                        instrument: symbol.to_owned(),
+                        timeframe,
+                        fault: Box::new(FunctionFault::ContextEnded { close_time }),
+                    }));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The note on the instrument, of these with so many bars, that loses the largest share of them
+    /// before another instrument has values; `None` where none loses many.
+    fn context_note(&self, symbols: &[String], lens: &[usize]) -> Option<String> {
+        let loss = |(symbol, &len): (&String, &usize)| {
+            let context = longest_context(self.account.warm_up_by_function.get(symbol)?)?;
+            let dropped = *self.account.warm_up.get(symbol)?;
+            Some(ContextLoss { symbol: symbol.clone(), context: context.to_owned(), dropped, bars: len })
+        };
+        let losses = symbols.iter().zip(lens).filter_map(loss);
+        let features = shared_features(&self.recipe.features.0, &|_: &str| true);
+        losses.max_by(|one, other| one.share().total_cmp(&other.share()))?.note(&features)
     }
 
     /// The failure of a column without a value, with the bars that another instrument needs and has
-    /// within `times`, those of the bars beside it.
-    fn with_context_bars(&self, mut failure: Failure, times: &Range<i64>) -> Failure {
+    /// up to `until`, the end of the bars beside it.
+    fn with_context_bars(&self, mut failure: Failure, until: i64) -> Failure {
         if let Failure::Bars(BarsError::Function { function, timeframe, fault, .. }) = &mut failure
             && let FunctionFault::NoValue { column } = &**fault
             && let Some(symbol) = context_symbol(function)
+            && let Some(reach) = self.account.reach.get(&*timeframe)
+            && let Some(own) = reach.iter().find(|own| own.symbol() == symbol)
         {
-            let reach = match self.functions.context_reach(*timeframe, &self.recipe.spec().bins) {
-                Ok(reach) => reach,
-                Err(error) => return error.into(),
-            };
-            let found = reach.iter().find(|own| own.symbol() == symbol);
-            if let Some((bars, needed)) = found.map(|own| (own.bars_within(times), own.bars_needed()))
-                && bars < needed
-            {
+            let (bars, needed) = (own.bars_until(until), own.bars_needed());
+            if bars < needed {
                 **fault = FunctionFault::TooFewContextBars { column: column.clone(), bars, needed };
             }
         }

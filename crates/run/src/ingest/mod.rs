@@ -34,7 +34,7 @@ pub use megabatch_bars::{
     BarFunctions, Bars, BinClock, ColumnFeature, ContextBars, ContextReach, ContextTiming, DateOrder, Feature,
     FormatName, FunctionCall, FunctionColumn, FunctionFault, FunctionTargets, OnError, Overlaps, Prices, Repeats,
     Scaling, StampedAt, SymbolPattern, TableColumns, TargetKind, Timeframe, Weekends, Zone, context_bars,
-    context_reach, is_iso_time, is_utc_name, likely_symbol, names_in_context, shared_features,
+    context_reach, context_start, is_iso_time, is_utc_name, likely_symbol, names_in_context, shared_features,
 };
 pub use recipe::{
     BarClock, Bins, Calendar, ContextFile, FeatureList, PipSizes, Recipe, SampleRange, Windows, column_name,

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use megabatch_bars::{Feature, Timeframe};
-use megabatch_chunk_io::{SeriesFile, Storage, WriteOptions, write_series};
+use megabatch_chunk_io::{Series, SeriesFile, Storage, WriteOptions, write_series};
 use megabatch_gpu_core::Device;
 
 use super::recipe::in_memory::{provenance, series_file};

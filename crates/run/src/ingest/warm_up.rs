@@ -1,4 +1,4 @@
-//! Note on bars that have no row, because a feature reads many bars before its own.
+//! Notes on bars that have no row, because a feature reads many bars before its own.
 
 use megabatch_bars::{Feature, WarmUp, listed};
 
@@ -13,10 +13,7 @@ pub(super) fn note(warm_ups: &[WarmUp], features: &[Feature]) -> Option<String> 
     let long: Vec<&WarmUp> = warm_ups.iter().filter(|warm_up| warm_up.share() > SHARE_MAX).collect();
     let longest = long.iter().max_by(|one, other| one.share().total_cmp(&other.share()))?;
     let WarmUp { instrument, timeframe, bars, without_row, segments } = longest;
-    let look_back = features.iter().map(Feature::warm_up).max()?;
-    let names = features.iter().filter(|feature| feature.warm_up() == look_back).map(ToString::to_string);
-    let names: Vec<String> = names.collect();
-    let verb = if names.len() == 1 { "reads" } else { "read" };
+    let reads = longest_reading(features)?;
     let (in_each, advice) = match segments {
         1 => (String::new(), " or give more bars"),
         _ => (format!(", in each of {segments} segments"), ", give more bars, or let segments go on over longer holes"),
@@ -26,10 +23,46 @@ pub(super) fn note(warm_ups: &[WarmUp], features: &[Feature]) -> Option<String> 
         others => format!("; {} likewise", plural(others, "other instrument")),
     };
     Some(format!(
-        "{instrument}: {without_row} of {bars} {timeframe} bars have no row: {} {verb} {} before a row{in_each}; choose features that read fewer{advice}{others}",
-        listed(&names),
-        plural(look_back, "bar")
+        "{instrument}: {without_row} of {bars} {timeframe} bars have no row: {reads} before a row{in_each}; choose features that read fewer{advice}{others}"
     ))
+}
+
+/// Bars of an instrument before another one beside it has values.
+pub(super) struct ContextLoss {
+    pub(super) symbol: String,
+    /// The other instrument.
+    pub(super) context: String,
+    /// The bars, which are dropped.
+    pub(super) dropped: usize,
+    /// All bars.
+    pub(super) bars: usize,
+}
+
+impl ContextLoss {
+    pub(super) fn share(&self) -> f64 {
+        self.dropped as f64 / self.bars as f64
+    }
+
+    /// The note on it, where the context has these features; `None` where few bars are lost.
+    pub(super) fn note(&self, features: &[Feature]) -> Option<String> {
+        if self.share() <= SHARE_MAX {
+            return None;
+        }
+        let ContextLoss { symbol, context, dropped, bars } = self;
+        let reads = longest_reading(features).map_or(String::new(), |reads| format!(": {reads} of it before its own"));
+        Some(format!(
+            "{symbol}: {dropped} of {bars} bars come before the first values of the context {context}{reads}; choose features that read fewer, or give bars of {context} from before those of {symbol}"
+        ))
+    }
+}
+
+/// The features that read most bars before their own, and how many; `None` where none reads any.
+fn longest_reading(features: &[Feature]) -> Option<String> {
+    let look_back = features.iter().map(Feature::warm_up).max().filter(|&bars| bars > 0)?;
+    let names = features.iter().filter(|feature| feature.warm_up() == look_back).map(ToString::to_string);
+    let names: Vec<String> = names.collect();
+    let verb = if names.len() == 1 { "reads" } else { "read" };
+    Some(format!("{} {verb} {}", listed(&names), plural(look_back, "bar")))
 }
 
 #[cfg(test)]
@@ -59,5 +92,19 @@ mod tests {
             "{several}"
         );
         assert!(several.contains("in each of 3 segments; ") && several.contains("over longer holes"), "{several}");
+    }
+
+    #[test]
+    fn a_context_that_costs_many_bars_is_named() {
+        let features = [Feature::Body, Feature::Sma50Distance, Feature::Rsi14];
+        let context = |dropped: usize, features: &[Feature]| {
+            ContextLoss { symbol: "A".to_owned(), context: "WK".to_owned(), dropped, bars: 200 }.note(features)
+        };
+        assert_eq!(context(20, &features), None);
+        assert_eq!(
+            context(196, &features).unwrap(),
+            "A: 196 of 200 bars come before the first values of the context WK: sma_50_distance reads 49 bars of it before its own; choose features that read fewer, or give bars of WK from before those of A"
+        );
+        assert!(context(196, &[Feature::Body]).unwrap().contains("of the context WK; choose"));
     }
 }

@@ -378,8 +378,8 @@ impl StreamingModel {
         Ok(())
     }
 
-    /// Refuses the bars of another instrument that are too few for a value of `column`, at the end
-    /// of `times`, which begin with the data.
+    /// Refuses the bars of another instrument that are too few for a value of `column` at the end of
+    /// `times`, which begin with the data.
     fn require_context_bars(
         &self,
         column: &FunctionColumn,
@@ -390,12 +390,12 @@ impl StreamingModel {
         let Some(symbol) = context_symbol(&column.function) else { return Ok(()) };
         let reach = functions.context_reach(timeframe, &self.spec.bins)?;
         let Some(own) = reach.iter().find(|own| own.symbol() == symbol) else { return Ok(()) };
-        let (bars, needed) = (own.bars_within(&times), own.bars_needed());
+        let (bars, needed) = (own.bars_until(times.end), own.bars_needed());
         if bars >= needed {
             return Ok(());
         }
         Err(Error::data(format!(
-            "{}: {}: column {} has no value at the {timeframe} bar that closes at {}, where the data have one: {symbol} has {bars} {timeframe} bars up to there, and {needed} or more are needed; give all of its bars from {} on, where the data begin",
+            "{}: {}: column {} has no value at the {timeframe} bar that closes at {}, where the data have one: {symbol} has {bars} {timeframe} bars up to there, and {needed} or more are needed; give all of its bars from {} on, where the data begin, and those before that its features read",
             self.data.display(),
             column.function,
             column.name,

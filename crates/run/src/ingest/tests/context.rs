@@ -337,8 +337,8 @@ fn a_context_of_too_few_bars_is_told_how_many_it_needs() {
     let folder = tempfile::tempdir().unwrap();
     let bars = days(folder.path().join("KO.csv"), 0..200, |_, date| date.to_owned());
     for (count, features, says) in [
-        (43, "default", "and there are 43: give "),
-        (2, "log_return_12", "at bar 13 of it within the time of these bars, and there are 2: give 13 bars or more"),
+        (43, "default", "and there are 43 up to the end of these bars: give "),
+        (2, "log_return_12", "at bar 13 of it, and there are 2 up to the end of these bars: give 13 bars or more"),
         (1, "log_return_12", "context SPY: no two bars have different times: "),
         (1, "log_return_12", "one bar is too few, and the first value of the features is at bar 13: give 13 bars"),
         (1, "body", "at bar 2: give 2 bars or more of one timeframe"),
@@ -356,4 +356,115 @@ fn a_context_of_too_few_bars_is_told_how_many_it_needs() {
         let error = ingest(&recipe, &folder.path().join("series.h5"), &Host::silent()).unwrap_err().to_string();
         assert!(error.contains(says) && !error.contains("--base"), "{count} {features}: {error}");
     }
+}
+
+/// A context had no value until as many of its bars stood beside the others as its features read,
+/// however many it had before.
+#[test]
+fn earlier_bars_of_a_context_are_the_warm_up_of_its_features() {
+    let folder = tempfile::tempdir().unwrap();
+    let hours = |name: &str, days: std::ops::Range<usize>| {
+        let time = |k: usize| format!("{} {:02}:00", date(weekday(k / 24)), k % 24);
+        fs::create_dir(folder.path().join(name)).unwrap();
+        let rows = (24 * days.start..24 * days.end).map(|k| (time(k), price(k)));
+        write_rows(folder.path().join(name).join("AAA.csv"), rows.collect())
+    };
+    // Each begins with a Monday.
+    let (all, first, second) = (hours("all", 300..500), hours("first", 300..450), hours("second", 450..500));
+    let out = folder.path().join("series.h5");
+    let ingested = |bars: &PathBuf, first_day: usize| {
+        let rows = (first_day..500).map(|k| (date(weekday(k)), price(k)));
+        let path = write_rows(folder.path().join(format!("SPY{first_day}.csv")), rows.collect());
+        let recipe = Recipe {
+            bars: vec![bars.clone()],
+            context: vec![ContextFile { symbol: "SPY".to_owned(), path }],
+            timeframes: windows("H1:2"),
+            features: "log_return_12,body".parse().unwrap(),
+            target: TargetKind::LogReturn,
+            horizon: 1,
+            scaling: Scaling::None,
+            ..Recipe::default()
+        };
+        let report = ingest(&recipe, &out, &Host::silent()).unwrap();
+        report.json["functions"]["warm_up_bars"]["AAA"].as_u64().unwrap()
+    };
+    let read = || SeriesFile::open(&out, &Device::cpu().scope("test")).unwrap().read().unwrap();
+
+    assert_eq!(ingested(&all, 0), 0);
+    let whole = read();
+    let rows = &whole.timeframes[0];
+    let place = rows.feature_names.iter().position(|name| name == "function:SPY.log_return_12").unwrap();
+    for (values, &close_time) in rows.values.chunks_exact(rows.feature_names.len()).zip(&rows.close_time) {
+        let has_closed = |day: &usize| (17_532 + weekday(*day) as i64 + 1) * DAY_NS <= close_time;
+        let last = (0..500).rev().find(has_closed).unwrap();
+        let expected = (price(last) as f64 / price(last - 12) as f64).ln();
+        assert!((f64::from(values[place]) - expected).abs() < 1e-6, "{close_time} {last}: {values:?} {expected}");
+    }
+    // The first sample, of a Monday's afternoon, reads a Friday and the twelve days before it.
+    let reach_days = (whole.sample_time[0] - whole.sample_reach_time[0]) as f64 / DAY_NS as f64;
+    assert!((19.0..20.0).contains(&reach_days), "{reach_days}");
+    let proof = crate::leak::Options { samples: 2, ..crate::leak::Options::default() };
+    let report = crate::leak::prove(&out, &proof, &Host::silent()).unwrap();
+    assert_eq!(report.json["split"]["splits"], 1);
+
+    // No more than the features read are used, and none is missing.
+    assert_eq!(ingested(&all, 287), 0);
+    assert!(read() == Series { attributes: read().attributes, ..whole.clone() });
+    // Friday's is not enough, and the next day ends after 24 hours.
+    assert_eq!(ingested(&all, 288), 23);
+
+    assert_eq!(ingested(&first, 0), 0);
+    append(&Recipe { bars: vec![second], ..Recipe::default() }, &[], &out, &Host::silent()).unwrap();
+    assert!(read() == Series { attributes: read().attributes, ..whole });
+    crate::leak::prove(&out, &proof, &Host::silent()).unwrap();
+}
+
+/// The note named features of the bars alone.
+#[test]
+fn a_context_without_earlier_bars_is_told_what_it_costs() {
+    let folder = tempfile::tempdir().unwrap();
+    let stamp = |_: usize, date: &str| date.to_owned();
+    let notes_beside = |first: usize| {
+        let recipe = Recipe {
+            bars: vec![days(folder.path().join("KO.csv"), 100..200, stamp)],
+            context: vec![ContextFile {
+                symbol: "SPY".to_owned(),
+                path: days(folder.path().join("SPY.csv"), first..200, stamp),
+            }],
+            timeframes: windows("D1:5"),
+            features: "log_return_12".parse().unwrap(),
+            target: TargetKind::LogReturn,
+            horizon: 1,
+            scaling: Scaling::None,
+            ..Recipe::default()
+        };
+        let notes = Notes::default();
+        ingest(&recipe, &folder.path().join("series.h5"), &Host { observer: &notes, ..Host::silent() }).unwrap();
+        notes.0.into_inner().unwrap()
+    };
+    let says = "KO: 12 of 100 bars come before the first values of the context SPY: log_return_12 reads 12 bars of it";
+    assert!(notes_beside(100).iter().any(|note| note.starts_with(says)));
+    assert!(!notes_beside(88).iter().any(|note| note.contains("the context SPY")));
+}
+
+/// Nothing tells bars apart by a value that all of them see.
+#[test]
+fn a_context_that_ends_before_the_bars_begin_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let stamp = |_: usize, date: &str| date.to_owned();
+    let recipe = Recipe {
+        bars: vec![days(folder.path().join("KO.csv"), 100..200, stamp)],
+        context: vec![ContextFile {
+            symbol: "SPY".to_owned(),
+            path: days(folder.path().join("SPY.csv"), 0..100, stamp),
+        }],
+        timeframes: windows("D1:5"),
+        features: "log_return".parse().unwrap(),
+        target: TargetKind::LogReturn,
+        horizon: 1,
+        ..Recipe::default()
+    };
+    let error = ingest(&recipe, &folder.path().join("series.h5"), &Host::silent()).unwrap_err().to_string();
+    let says = "the last bar of the other instrument closes at 2018-05-19T00:00:00Z, before these bars begin: give its";
+    assert!(error.contains("context SPY: ") && error.contains(says), "{error}");
 }
