@@ -581,6 +581,7 @@ except KeyboardInterrupt:
         options = {**OPTIONS, "features": ["body", "rsi_14"], "context": context}
         ds = mb.ingest(past, out=self.folder / "own.h5", **options)
         run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=3)
+        self.assertIn("`run.follow(…, context=)` needs context DXY", run.notes)
         lengths: list[int] = []
         features = _functions.Functions.features
 

@@ -148,8 +148,8 @@ class Plan:
 
     @property
     def notes(self) -> list[str]:
-        """Remarks on the settings and the data."""
-        return [in_python(note) for note in self.facts["notes"]]
+        """Remarks on the settings and the data, and the exports and ways of streaming that the model allows."""
+        return [in_python(note) for note in (*self.facts["notes"], *self.facts["uses"])]
 
     def _repr_html_(self) -> str:
         """What a run takes, a row a fact."""
@@ -461,8 +461,9 @@ class Run:
 
     @property
     def notes(self) -> list[str]:
-        """Remarks of training on the settings and the data. Empty for a run that was trained before this session."""
-        return [in_python(note) for note in self.facts.get("notes", [])]
+        """Remarks of training on the settings and the data, and the exports and ways of streaming that the model
+        allows. Empty for a run that was trained before this session."""
+        return [in_python(note) for note in (*self.facts.get("notes", []), *self.facts.get("uses", []))]
 
     def _asked(
         self,
