@@ -307,6 +307,13 @@ class Functions(InFolder):
         forecast = pushed.push(row)
         assert forecast is not None
         np.testing.assert_allclose(forecast.values, followed[forecast.time], rtol=1e-5)
+        # Functions may read what the first bar had.
+        quoted = {**row, "spread": 0.0}
+        with run.follow(features=functions, data=again) as follower:
+            follower.push(quoted)
+            for name in ("spread", "flow"):
+                with self.assertRaisesRegex(mb.DataError, f"the bar has no '{name}', which the first bar had"):
+                    follower.push({own: value for own, value in quoted.items() if own != name})
 
     def test_forecasts_of_a_frame_come_before_an_error_that_ends_the_stream(self) -> None:
         def change(bars: pandas.DataFrame) -> Any:

@@ -1240,6 +1240,12 @@ class Following(InFolder):
             follower.push(split)
             with self.assertRaisesRegex(mb.DataError, "the bar has no 'adj_close', which the first bar had"):
                 follower.push(rows[1])
+        # No feature reads these.
+        with run.follow(cold=True) as follower:
+            follower.push({**rows[0], "<SPREAD>": 3, "remark": 1.0})
+            follower.push(rows[1])
+            follower.push({**rows[2], "<SPREAD>": None})
+        self.assertEqual(follower.close()["bars"], 3)
 
     def bad_bars_are_refused(self, run: mb.Run, rows: list[dict[str, Any]], expected: list[mb.Forecast]) -> None:
         import pandas

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import re
@@ -23,6 +24,26 @@ _NAMED_MONTH = re.compile(
 """A date whose month is a word, and what follows it."""
 _PLACE = re.compile(r"_\d+")
 """The field of a named tuple that is called by its place."""
+_PRICES = {*_frames.PRICES, "adj_close"}
+"""Numbers that every bar needs if the first one has them: the factor of the prices is one of them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Numbers of bars that a model is computed from beside their prices."""
+
+    volume: bool
+    spread: bool
+    columns: frozenset[str]
+    """Further columns."""
+
+    def text_without(self, name: str) -> str | None:
+        """The text of the number `name` of a bar that lacks it; `None` for one that the model needs."""
+        if name == "volume":
+            return "nan" if self.volume else "0"
+        if name == "spread":
+            return None if self.spread else "0"
+        return None if name in _PRICES or name in self.columns else "nan"
 
 
 def is_bar(bar: object) -> bool:
@@ -236,16 +257,17 @@ def _epoch_time(time: Any) -> str:
     )
 
 
-def number_text(bar: Mapping[str, Any], name: str, own: Any, no_volume: str) -> str:
-    """The number of a bar that is `own` in it and `name` in a header; `no_volume` for a volume that it has not."""
+def number_text(bar: Mapping[str, Any], name: str, own: Any, inputs: Inputs) -> str:
+    """The number of a bar that is `own` in it and `name` in a header, for a model with these inputs."""
+    without = inputs.text_without(name)
     if own not in bar:
-        if name == "volume":
-            return no_volume
+        if without is not None:
+            return without
         expected = "; expected time, open, high, low, close and perhaps volume"
         reason = expected if name in ("open", "high", "low", "close") else ", which the first bar had"
         raise DataError(f"the bar has no {own!r}{reason}", column=name)
     if bar[own] is None and name not in _frames.PRICES:
-        return "nan"
+        return without or "nan"
     try:
         return repr(float(bar[own]))
     except (TypeError, ValueError):
