@@ -455,6 +455,9 @@ class Frames(InFolder):
             ("own.csv: line 1: no header", "the frame: line 1: no header"),
             ("own.csv: line 2: no price", "row 0 of the frame: no price"),
             ("a.csv: line 2: no price", "a.csv: line 2: no price"),
+            ("own.csv: line 9: line 2 is another", "row 7 of the frame: row 0 is another"),
+            ("own.csv: line 2 of own.csv has none", "the frame: row 0 has none"),
+            ("own.csv: line 3: bad\n  a.csv: line 3: bad", "row 1 of the frame: bad\n  a.csv: line 3: bad"),
         ]:
             self.assertEqual(str(bars.with_row(mb.DataError(text), "own.csv")), expected)
 

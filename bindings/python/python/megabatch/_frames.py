@@ -86,21 +86,31 @@ class Bars:
 
     def with_row(self, error: DataError, file: str, lines_before: int = 0, name: str = "the frame") -> DataError:
         """An error in a `file` of these bars, which stand after a header and as many other lines, told of the frame and
-        of its row."""
+        of its rows."""
         text = str(error)
         named = re.search(rf"{re.escape(file)}: (?:line (\d+): )?", text)
         if named is None:
             return error
-        place = int(named[1]) - lines_before - 2 if named[1] else -1
-        if 0 <= place < len(self.rows):
-            row = int(self.rows[place])
+        row = self._row_in(named[1], lines_before) if named[1] else None
+        told, end = f"{name}: ", named.start() + len(f"{file}: ")
+        if row is not None:
             error.fields["row"] = row
-            found, told = named[0], f"row {row} of {name}: "
-        else:
-            found, told = f"{file}: ", f"{name}: "
+            told, end = f"row {row} of {name}: ", named.end()
+
+        def other(found: re.Match[str]) -> str:
+            row = self._row_in(found[1], lines_before)
+            return found[0] if row is None else f"row {row}"
+
         # An error of several files has a line for each.
-        error.args = (text.replace(found, told, 1),)
+        own, *others = text[end:].split("\n", 1)
+        own = re.sub(rf"\bline (\d+)\b(?: of {re.escape(file)})?", other, own)
+        error.args = ("\n".join([f"{text[: named.start()]}{told}{own}", *others]),)
         return error
+
+    def _row_in(self, line: str, lines_before: int) -> int | None:
+        """The row of the frame in a line of a file of these bars; `None` for a line without one."""
+        place = int(line) - lines_before - 2
+        return int(self.rows[place]) if 0 <= place < len(self.rows) else None
 
     def remark(self, text: str, file: str) -> str:
         """A remark on a `file` of these bars, which stand after a header, told of the frame and of its row."""
