@@ -22,6 +22,8 @@ _NAMED_MONTH = re.compile(
     r"[-/., ]+(?P<year>\d{4})(?:[T, ]+(?P<clock>\d.*))?"
 )
 """A date whose month is a word, and what follows it."""
+_DOTTED_DATE = re.compile(r"(\d{4})\.(\d{1,2})\.(\d{1,2})(?=[T ]|$)")
+"""A date as MetaTrader writes it."""
 _PLACE = re.compile(r"_\d+")
 """The field of a named tuple that is called by its place."""
 _PRICES = {*_frames.PRICES, "adj_close"}
@@ -109,7 +111,7 @@ def _in_index(index: Any) -> dict[str, Any]:
 
 def _is_time(value: Any) -> bool:
     if isinstance(value, str):
-        return _megabatch.is_time(_with_number_of_month(value))
+        return _megabatch.is_time(_in_iso(value))
     if isinstance(value, (datetime.date, np.datetime64)) or _is_period(value):
         return True
     try:
@@ -197,7 +199,7 @@ def time_text(time: Any, zone: str | None) -> str:
 
 def _as_text(time: Any, zone: str | None) -> str:
     if isinstance(time, str):
-        return _with_number_of_month(time)
+        return _in_iso(time)
     if _is_period(time):
         time = time.start_time
     if isinstance(time, np.datetime64):
@@ -222,11 +224,12 @@ def _with_offset(time: datetime.datetime) -> str:
     return time.isoformat() + ("" if east else "[local]")
 
 
-def _with_number_of_month(text: str) -> str:
-    """A time as ISO 8601 has it where its month is a word: `24-Mar-2021 17:00`, `March 24, 2021`."""
+def _in_iso(text: str) -> str:
+    """A time as ISO 8601 has it where its month is a word, `24-Mar-2021 17:00`, `March 24, 2021`, or dots are between the
+    parts of its date, `2021.03.24 17:00`."""
     found = _NAMED_MONTH.fullmatch(text.strip())
     if found is None:
-        return text
+        return _DOTTED_DATE.sub(r"\1-\2-\3", text.strip(), count=1)
     parts = found.groupdict()
     word = (parts["month"] or parts["first_month"]).lower()
     number = next((number for number, name in enumerate(_MONTHS, 1) if name.startswith(word)), None)
