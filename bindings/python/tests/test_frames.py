@@ -980,7 +980,19 @@ class Columns(InFolder):
         }
         for name, clock in clocks.items():
             self.assertEqual(mb.ingest(dates.assign(Time=clock), symbol="EURUSD", **BARS).fingerprint(), expected, name)
+        # Exports of MetaTrader were refused.
+        for form in ("%Y.%m.%d", "%Y-%m-%d"):
+            written = prices.assign(**{"<DATE>": time.dt.strftime(form), "<TIME>": time.dt.strftime("%H:%M:%S")})
+            for table in (written, polars.from_pandas(written), pyarrow.Table.from_pandas(written)):
+                self.assertEqual(mb.ingest(table, symbol="EURUSD", **BARS).fingerprint(), expected, form)
+        # Their own times count beside them, on their clock.
+        server = time + pandas.Timedelta(hours=3)
+        by_server = prices.assign(**{"<DATE>": server.dt.strftime("%Y.%m.%d"), "<TIME>": server.dt.strftime("%H:%M"), "time": time})
+        self.assertEqual(mb.ingest(by_server, symbol="EURUSD", **BARS).fingerprint(), expected)
+        unknown = prices.assign(Date=time.dt.strftime("%d %b"), Time=clocks["whole"])
+        self.assertEqual(mb.ingest(unknown, symbol="EURUSD", **BARS).fingerprint(), expected)
         for wrong, message in [
+            (written.assign(time=clocks["whole"] + pandas.Timedelta(days=400)), "two columns of times, <DATE> and time"),
             (dates.assign(Time="noon"), "Time is of dtype .*: expected times"),
             (dates.assign(Time=clocks["whole"] + pandas.Timedelta(days=400)), "two columns of times, Date and Time"),
             (dates.assign(Date=clocks["whole"], Time=clocks["text"]), "two columns of times, Date and Time"),
