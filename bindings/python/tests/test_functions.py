@@ -1067,7 +1067,7 @@ print(ds.fingerprint())
             return bars["rsi"]
 
         answers: list[tuple[Any, str]] = [
-            (failing, "failing: EURUSD, M1: KeyError: 'rsi'"),
+            (failing, "failing: EURUSD, M1: KeyError: 'rsi'; the bars have the columns time, close_time, open, high, low, close, volume, spread"),
             (holed, "holed: EURUSD, M1: column holed is NaN at bar 400, which opens at "),
             (lambda bars: bars["close"][1:], "another order|has .* values for .* bars"),
             (lambda bars: bars.sort_values("close")[["close"]].rename(columns={"close": "x"}), "in another order than those of the bars"),
