@@ -989,6 +989,7 @@ class Columns(InFolder):
         server = time + pandas.Timedelta(hours=3)
         by_server = prices.assign(**{"<DATE>": server.dt.strftime("%Y.%m.%d"), "<TIME>": server.dt.strftime("%H:%M"), "time": time})
         self.assertEqual(mb.ingest(by_server, symbol="EURUSD", **BARS).fingerprint(), expected)
+        self.assertEqual(mb.ingest(by_server.drop(columns="time").set_index(time), symbol="EURUSD", **BARS).fingerprint(), expected)
         unknown = prices.assign(Date=time.dt.strftime("%d %b"), Time=clocks["whole"])
         self.assertEqual(mb.ingest(unknown, symbol="EURUSD", **BARS).fingerprint(), expected)
         for wrong, message in [

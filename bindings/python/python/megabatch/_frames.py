@@ -726,6 +726,9 @@ class _Table:
         name = self.names[place]
         try:
             if self._stamp is None and self._date is not None and self._clock is not None:
+                # Text beside an index of times is what these were made of.
+                if index is not None and _midnights(self._values(self._date)) is not None:
+                    return index, "the index"
                 return self._date_and_clock(self._date, self._clock)
             # Dates beside times may be the days of these.
             if index is not None and self._has_dates(place):
