@@ -740,14 +740,14 @@ def _clock_and_symbols(data: str | None) -> tuple[str | None, list[str]]:
 def _inputs_of(data: str | None, features: Any) -> _pushed_bar.Inputs:
     """The numbers of bars that the features of a series file are computed from. A function among them may read all."""
     names: list[str] = []
-    of_functions: list[str] = []
+    function_columns: list[str] = []
     if data is not None:
         with contextlib.suppress(MegabatchError):
-            of_functions, _, names, _, _ = _megabatch.function_inputs(data)
+            function_columns, _, names, _, _ = _megabatch.function_inputs(data)
     return _pushed_bar.Inputs(
         volume=not {"log_volume", "relative_volume"}.isdisjoint(names),
         spread=bool(_functions.split(features)[1]),
-        columns=frozenset(_megabatch.feature_columns([*names, *of_functions])),
+        columns=frozenset(_megabatch.feature_columns([*names, *function_columns])),
     )
 
 

@@ -318,7 +318,7 @@ pub(crate) struct FurtherInputs<'a> {
 }
 
 impl<'a> FurtherInputs<'a> {
-    /// Those in `provenance`, the account of a series, that are not in `given`.
+    /// Reads `provenance`, the account of a series. Inputs that `given` names are left out.
     pub(crate) fn read(provenance: &'a Value, given: &[String]) -> Self {
         let known = provenance["functions"]["fingerprints"].as_object();
         let missing = known.into_iter().flat_map(|known| known.keys()).filter(|name| !given.contains(name));
