@@ -98,6 +98,8 @@ class Evaluations(InFolder):
         self.assertEqual(run.warnings, planned.warnings)
         self.assertEqual((len(run.warnings), run.notes), (1, planned.notes))
         self.assertTrue(run.notes[0].startswith("training.huber_delta has no effect"), run.notes)
+        self.assertEqual(run.notes[-2], "no `run.follow`, which needs a series that `ingest` made")
+        self.assertTrue(run.notes[-1].startswith('`run.export("model.onnx")` predicts as trained'), run.notes)
 
     def test_of_quantiles(self) -> None:
         found = self.evaluated(self.series(), training={"loss": "quantile", "quantile": [0.1, 0.5, 0.9]})

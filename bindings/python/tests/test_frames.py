@@ -455,6 +455,9 @@ class Frames(InFolder):
             ("own.csv: line 1: no header", "the frame: line 1: no header"),
             ("own.csv: line 2: no price", "row 0 of the frame: no price"),
             ("a.csv: line 2: no price", "a.csv: line 2: no price"),
+            ("own.csv: line 9: line 2 is another", "row 7 of the frame: row 0 is another"),
+            ("own.csv: line 2 of own.csv has none", "the frame: row 0 has none"),
+            ("own.csv: line 3: bad\n  a.csv: line 3: bad", "row 1 of the frame: bad\n  a.csv: line 3: bad"),
         ]:
             self.assertEqual(str(bars.with_row(mb.DataError(text), "own.csv")), expected)
 
@@ -977,7 +980,20 @@ class Columns(InFolder):
         }
         for name, clock in clocks.items():
             self.assertEqual(mb.ingest(dates.assign(Time=clock), symbol="EURUSD", **BARS).fingerprint(), expected, name)
+        # Exports of MetaTrader were refused.
+        for form in ("%Y.%m.%d", "%Y-%m-%d"):
+            written = prices.assign(**{"<DATE>": time.dt.strftime(form), "<TIME>": time.dt.strftime("%H:%M:%S")})
+            for table in (written, polars.from_pandas(written), pyarrow.Table.from_pandas(written)):
+                self.assertEqual(mb.ingest(table, symbol="EURUSD", **BARS).fingerprint(), expected, form)
+        # Their own times count beside them, on their clock.
+        server = time + pandas.Timedelta(hours=3)
+        by_server = prices.assign(**{"<DATE>": server.dt.strftime("%Y.%m.%d"), "<TIME>": server.dt.strftime("%H:%M"), "time": time})
+        self.assertEqual(mb.ingest(by_server, symbol="EURUSD", **BARS).fingerprint(), expected)
+        self.assertEqual(mb.ingest(by_server.drop(columns="time").set_index(time), symbol="EURUSD", **BARS).fingerprint(), expected)
+        unknown = prices.assign(Date=time.dt.strftime("%d %b"), Time=clocks["whole"])
+        self.assertEqual(mb.ingest(unknown, symbol="EURUSD", **BARS).fingerprint(), expected)
         for wrong, message in [
+            (written.assign(time=clocks["whole"] + pandas.Timedelta(days=400)), "two columns of times, <DATE> and time"),
             (dates.assign(Time="noon"), "Time is of dtype .*: expected times"),
             (dates.assign(Time=clocks["whole"] + pandas.Timedelta(days=400)), "two columns of times, Date and Time"),
             (dates.assign(Date=clocks["whole"], Time=clocks["text"]), "two columns of times, Date and Time"),

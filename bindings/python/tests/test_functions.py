@@ -307,6 +307,13 @@ class Functions(InFolder):
         forecast = pushed.push(row)
         assert forecast is not None
         np.testing.assert_allclose(forecast.values, followed[forecast.time], rtol=1e-5)
+        # Functions may read what the first bar had.
+        quoted = {**row, "spread": 0.0}
+        with run.follow(features=functions, data=again) as follower:
+            follower.push(quoted)
+            for name in ("spread", "flow"):
+                with self.assertRaisesRegex(mb.DataError, f"the bar has no '{name}', which the first bar had"):
+                    follower.push({own: value for own, value in quoted.items() if own != name})
 
     def test_forecasts_of_a_frame_come_before_an_error_that_ends_the_stream(self) -> None:
         def change(bars: pandas.DataFrame) -> Any:
@@ -368,7 +375,7 @@ class Functions(InFolder):
         with self.assertRaisesRegex(mb.ConfigError, missing):
             ds.append(frame[-9:].assign(time=frame["time"][-9:] + pandas.Timedelta("1D")))
         twice = dollar.assign(time=dollar["time"].where(dollar.index != 5, dollar["time"].iloc[4]))
-        with self.assertRaisesRegex(mb.DataError, "^context DXY: row 5 of the frame: duplicate timestamp") as caught:
+        with self.assertRaisesRegex(mb.DataError, "^context DXY: row 5 of the frame: duplicate timestamp.*, and row 4 is another") as caught:
             mb.ingest(frame, **{**options, "context": {"DXY": twice}})
         # It was the path of a file that is gone.
         self.assertEqual(caught.exception.fields["file"], "context DXY")
@@ -581,6 +588,7 @@ except KeyboardInterrupt:
         options = {**OPTIONS, "features": ["body", "rsi_14"], "context": context}
         ds = mb.ingest(past, out=self.folder / "own.h5", **options)
         run = mb.train(ds, MODEL, out=self.folder / "run", max_steps=3)
+        self.assertIn("`run.follow(…, context=)` needs context DXY", run.notes)
         lengths: list[int] = []
         features = _functions.Functions.features
 
@@ -1101,7 +1109,7 @@ print(ds.fingerprint())
             return bars["rsi"]
 
         answers: list[tuple[Any, str]] = [
-            (failing, "failing: EURUSD, M1: KeyError: 'rsi'"),
+            (failing, "failing: EURUSD, M1: KeyError: 'rsi'; the bars have the columns time, close_time, open, high, low, close, volume, spread"),
             (holed, "holed: EURUSD, M1: column holed is NaN at bar 400, which opens at "),
             (lambda bars: bars["close"][1:], "another order|has .* values for .* bars"),
             (lambda bars: bars.sort_values("close")[["close"]].rename(columns={"close": "x"}), "in another order than those of the bars"),

@@ -43,6 +43,7 @@ class Module(InFolder):
             ("`megabatch convert` makes series; `ingest --features …`", "`mb.convert` makes series; `mb.ingest(features=…)`"),
             ("`export --format onnx` needs --stateless", "`run.export(\"model.onnx\")` needs stateless=True"),
             ("no `predict --follow`; expected `train`", "no `run.follow`; expected `train`"),
+            ("no `predict --follow`: context D1; in Python, `run.follow(…, context=)`", "`run.follow(…, context=)` needs context D1"),
             ("`megabatch ticks` makes bars of them", "`mb.ticks_to_bars` makes bars of them"),
             ("are not there; give their new place with --data", "are not there; give their new place with data"),
             ("`megabatch memory snapshot a.json` shows it", "`mb.memory.snapshot(\"a.json\")` shows it"),

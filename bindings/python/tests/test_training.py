@@ -1140,6 +1140,8 @@ class Following(InFolder):
             *([row for _, row in one.iterrows()] for one in by_rows),
             [{**row, "time": time.strftime("%d-%b-%Y %H:%M")} for row, time in zip(rows, naive)],
             [{**row, "time": time.strftime("%B %d, %Y %H:%M")} for row, time in zip(rows, naive)],
+            [{**row, "time": time.strftime("%Y.%m.%d %H:%M:%S")} for row, time in zip(rows, naive)],
+            [titled(row, **{"<DATE>": time.strftime("%Y.%m.%d"), "<TIME>": time.strftime("%H:%M:%S")}) for row, time in zip(rows, naive)],
             [titled(row, Datetime=time) for row, time in zip(rows, naive)],
             [titled(row, Date=time.date(), Time=time.time()) for row, time in zip(rows, naive)],
             [row if place % 2 else titled(row, Date=str(naive[place])) for place, row in enumerate(rows[:60])],
@@ -1161,6 +1163,7 @@ class Following(InFolder):
             with self.assertRaisesRegex(mb.ConfigError, several):
                 follower.push(table[:2])
         self.assertEqual(_pushed_bar.time_text(datetime.date(2024, 1, 31), None), "2024-01-31T00:00:00Z")
+        self.assertEqual(_pushed_bar.time_text("2018.06.01 00:23:00", None), "2018-06-01 00:23:00")
         # A bar that the rule of the data drops is refused as any other.
         skipping = mb.ingest(past, symbol="EURUSD", out=self.folder / "skipping.h5", on_error="skip", **options)
         with run.follow(data=skipping) as follower:
@@ -1240,6 +1243,12 @@ class Following(InFolder):
             follower.push(split)
             with self.assertRaisesRegex(mb.DataError, "the bar has no 'adj_close', which the first bar had"):
                 follower.push(rows[1])
+        # No feature reads these.
+        with run.follow(cold=True) as follower:
+            follower.push({**rows[0], "<SPREAD>": 3, "remark": 1.0})
+            follower.push(rows[1])
+            follower.push({**rows[2], "<SPREAD>": None})
+        self.assertEqual(follower.close()["bars"], 3)
 
     def bad_bars_are_refused(self, run: mb.Run, rows: list[dict[str, Any]], expected: list[mb.Forecast]) -> None:
         import pandas

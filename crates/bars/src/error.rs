@@ -30,14 +30,11 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// There is no regular file at the path.
-    #[error(
-        "{}: expected a file of bars, found {kind}; bars are read more than once, so save what a pipe gives in a file",
-        path.display()
-    )]
+    #[error("{}: expected a file of bars, found {kind}", path.display())]
     NotAFile {
         /// The path.
         path: PathBuf,
-        /// Kind of file system object found.
+        /// Kind of file system object found, and the remedy.
         kind: &'static str,
     },
 

@@ -438,6 +438,8 @@ fn the_shortest_of_several_timeframes_is_read_and_the_others_are_compared() {
         let compared = &summary.compared[0];
         assert_eq!((compared.same, compared.different.count, compared.not_covered), (same, different, not_covered));
         assert!(summary.to_string().contains("EURUSD_M5.csv: "), "{summary}");
+        let told = summary.to_string().contains(", 1 in periods that the M1 bars do not cover whole");
+        assert_eq!(told, not_covered == 1, "{summary}");
         match warning {
             None => assert_eq!(summary.warnings, [] as [String; 0]),
             Some(text) => {

@@ -37,6 +37,8 @@ _FILE_NAME_MAX = 200
 _DAY_NS = 86_400_000_000_000
 _OFFSET = re.compile(r":\d{2}(?:\.\d+)?\s*([+-]\d{2}:?\d{2}|Z)$")
 """The offset at the end of a time of day."""
+_DATE = re.compile(r"\s*(\d{4})[./-](\d{2})[./-](\d{2})\s*")
+"""A date with the year first."""
 _NAT = np.iinfo(np.int64).min
 _EPOCH_MIN_S, _EPOCH_END_S = 315_532_800, 4_102_444_800
 """1980 and 2100."""
@@ -86,21 +88,31 @@ class Bars:
 
     def with_row(self, error: DataError, file: str, lines_before: int = 0, name: str = "the frame") -> DataError:
         """An error in a `file` of these bars, which stand after a header and as many other lines, told of the frame and
-        of its row."""
+        of its rows."""
         text = str(error)
         named = re.search(rf"{re.escape(file)}: (?:line (\d+): )?", text)
         if named is None:
             return error
-        place = int(named[1]) - lines_before - 2 if named[1] else -1
-        if 0 <= place < len(self.rows):
-            row = int(self.rows[place])
+        row = self._row_in(named[1], lines_before) if named[1] else None
+        told, end = f"{name}: ", named.start() + len(f"{file}: ")
+        if row is not None:
             error.fields["row"] = row
-            found, told = named[0], f"row {row} of {name}: "
-        else:
-            found, told = f"{file}: ", f"{name}: "
+            told, end = f"row {row} of {name}: ", named.end()
+
+        def other(found: re.Match[str]) -> str:
+            row = self._row_in(found[1], lines_before)
+            return found[0] if row is None else f"row {row}"
+
         # An error of several files has a line for each.
-        error.args = (text.replace(found, told, 1),)
+        own, *others = text[end:].split("\n", 1)
+        own = re.sub(rf"\bline (\d+)\b(?: of {re.escape(file)})?", other, own)
+        error.args = ("\n".join([f"{text[: named.start()]}{told}{own}", *others]),)
         return error
+
+    def _row_in(self, line: str, lines_before: int) -> int | None:
+        """The row of the frame in a line of a file of these bars; `None` for a line without one."""
+        place = int(line) - lines_before - 2
+        return int(self.rows[place]) if 0 <= place < len(self.rows) else None
 
     def remark(self, text: str, file: str) -> str:
         """A remark on a `file` of these bars, which stand after a header, told of the frame and of its row."""
@@ -714,7 +726,10 @@ class _Table:
         name = self.names[place]
         try:
             if self._stamp is None and self._date is not None and self._clock is not None:
-                return self._date_and_clock(self._date, self._clock), name
+                # Text beside an index of times is what these were made of.
+                if index is not None and _midnights(self._values(self._date)) is not None:
+                    return index, "the index"
+                return self._date_and_clock(self._date, self._clock)
             # Dates beside times may be the days of these.
             if index is not None and self._has_dates(place):
                 return index, "the index"
@@ -724,26 +739,40 @@ class _Table:
                 raise
             return index, "the index"
 
-    def _date_and_clock(self, date: int, clock: int) -> _Times:
-        """Times whose dates and times of day stand in two columns."""
+    def _date_and_clock(self, date: int, clock: int) -> tuple[_Times, str]:
+        """Times whose dates and times of day stand in two columns, and the name of one of them. Whole times in the place of
+        the times of day count by themselves. Beside dates as text, they may be on another clock."""
         date_name, clock_name = self.names[date], self.names[clock]
-        dates = self._times(date, date_name)
+        whole, clock_name = self._whole_times(date) or (None, clock_name)
+        midnights = _midnights(self._values(date))
         try:
-            whole: _Times | None = self._times(clock, clock_name)
+            dates = self._times(date, date_name) if midnights is None else _Times(midnights, is_utc=False)
         except DataError:
-            whole = None
+            if whole is None:
+                raise
+            return whole, clock_name
         is_known = dates.time_ns != _NAT
         if whole is not None:
-            if np.array_equal(whole.time_ns[is_known] // _DAY_NS, dates.time_ns[is_known] // _DAY_NS):
-                return whole
+            days_apart = np.abs(whole.time_ns[is_known] // _DAY_NS - dates.time_ns[is_known] // _DAY_NS)
+            if not np.any(days_apart > (0 if midnights is None else 1)):
+                return whole, clock_name
         elif not np.any(dates.time_ns[is_known] % _DAY_NS):
             clock_ns = _clock_ns(self._values(clock), clock_name)
-            return _Times(np.where(is_known, dates.time_ns + clock_ns, _NAT), dates.is_utc)
+            return _Times(np.where(is_known, dates.time_ns + clock_ns, _NAT), dates.is_utc), date_name
         raise DataError(
             f"the frame has two columns of times, {date_name} and {clock_name}, that are no date and time of day; keep "
             f"one of them",
             column=clock_name,
         )
+
+    def _whole_times(self, date: int) -> tuple[_Times, str] | None:
+        """The first column that is called as one of times of day and has whole times, and its name."""
+        for place, name in enumerate(self.names):
+            if place == date or _megabatch.bar_columns([name])[2] is None:
+                continue
+            with contextlib.suppress(DataError):
+                return self._times(place, name), name
+        return None
 
     def symbols(self, known: Sequence[str] = ()) -> npt.NDArray[Any] | None:
         """The instrument of each row."""
@@ -874,6 +903,25 @@ def _no_numbers(name: str, found: object) -> DataError:
         column=name,
         found=str(found),
     )
+
+
+def _midnights(values: npt.NDArray[Any]) -> npt.NDArray[np.int64] | None:
+    """Dates as text with the year first, `2018.01.31`, as files have them; `None` for other values."""
+    if values.dtype.kind not in "OTU":
+        return None
+
+    def midnight(value: object) -> int | None:
+        if _is_missing(value):
+            return _NAT
+        found = _DATE.fullmatch(value) if isinstance(value, str) else None
+        try:
+            return None if found is None else int(np.datetime64("-".join(found.groups()), "ns").astype(np.int64))
+        except ValueError:
+            return None
+
+    dates = values.tolist()
+    known = {date: midnight(date) for date in dict.fromkeys(dates)}
+    return None if None in known.values() else np.array([known[date] for date in dates], dtype=np.int64)
 
 
 def _clock_ns(values: npt.NDArray[Any], name: str) -> npt.NDArray[np.int64]:

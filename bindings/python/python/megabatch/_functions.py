@@ -186,7 +186,7 @@ class _Call:
         try:
             answer = function(frame)
         except Exception as error:
-            raise DataError(f"{place}: {type(error).__name__}: {error}", **facts) from error
+            raise DataError(f"{place}: {type(error).__name__}: {error}{self._columns_beside(error)}", **facts) from error
         try:
             answer = _in_order(answer, frame, self._times)
             arrays = _arrays(answer, name, frame)
@@ -199,6 +199,12 @@ class _Call:
         return [_native(name, column, values) for column, values in found.items()], (
             None if label_end is None else _native(name, _LABEL_END, label_end)
         )
+
+    def _columns_beside(self, error: Exception) -> str:
+        """The columns of the bars, where an error is on one that they do not have."""
+        # Errors of missing columns have no type in common: `KeyError`, and those of polars.
+        is_missing = isinstance(error, KeyError) or type(error).__name__ == "ColumnNotFoundError"
+        return f"; the bars have the columns {', '.join([*self._times, *self._given])}" if is_missing else ""
 
     def _label_end(self, answer: Any, arrays: dict[str, npt.NDArray[Any]]) -> npt.NDArray[np.float64]:
         """When the bars close at whose times labels end, ns in whole seconds; NaN where there is none."""

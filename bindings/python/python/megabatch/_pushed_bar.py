@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import functools
 import re
@@ -21,8 +22,30 @@ _NAMED_MONTH = re.compile(
     r"[-/., ]+(?P<year>\d{4})(?:[T, ]+(?P<clock>\d.*))?"
 )
 """A date whose month is a word, and what follows it."""
+_DOTTED_DATE = re.compile(r"(\d{4})\.(\d{1,2})\.(\d{1,2})(?=[T ]|$)")
+"""A date as MetaTrader writes it."""
 _PLACE = re.compile(r"_\d+")
 """The field of a named tuple that is called by its place."""
+_PRICES = {*_frames.PRICES, "adj_close"}
+"""Numbers that every bar needs if the first one has them: the factor of the prices is one of them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Numbers of bars that a model is computed from beside their prices."""
+
+    volume: bool
+    spread: bool
+    columns: frozenset[str]
+    """Further columns."""
+
+    def text_without(self, name: str) -> str | None:
+        """The text of the number `name` of a bar that lacks it; `None` for one that the model needs."""
+        if name == "volume":
+            return "nan" if self.volume else "0"
+        if name == "spread":
+            return None if self.spread else "0"
+        return None if name in _PRICES or name in self.columns else "nan"
 
 
 def is_bar(bar: object) -> bool:
@@ -88,7 +111,7 @@ def _in_index(index: Any) -> dict[str, Any]:
 
 def _is_time(value: Any) -> bool:
     if isinstance(value, str):
-        return _megabatch.is_time(_with_number_of_month(value))
+        return _megabatch.is_time(_in_iso(value))
     if isinstance(value, (datetime.date, np.datetime64)) or _is_period(value):
         return True
     try:
@@ -176,7 +199,7 @@ def time_text(time: Any, zone: str | None) -> str:
 
 def _as_text(time: Any, zone: str | None) -> str:
     if isinstance(time, str):
-        return _with_number_of_month(time)
+        return _in_iso(time)
     if _is_period(time):
         time = time.start_time
     if isinstance(time, np.datetime64):
@@ -201,11 +224,12 @@ def _with_offset(time: datetime.datetime) -> str:
     return time.isoformat() + ("" if east else "[local]")
 
 
-def _with_number_of_month(text: str) -> str:
-    """A time as ISO 8601 has it where its month is a word: `24-Mar-2021 17:00`, `March 24, 2021`."""
+def _in_iso(text: str) -> str:
+    """A time as ISO 8601 has it where its month is a word, `24-Mar-2021 17:00`, `March 24, 2021`, or dots are between the
+    parts of its date, `2021.03.24 17:00`."""
     found = _NAMED_MONTH.fullmatch(text.strip())
     if found is None:
-        return text
+        return _DOTTED_DATE.sub(r"\1-\2-\3", text.strip(), count=1)
     parts = found.groupdict()
     word = (parts["month"] or parts["first_month"]).lower()
     number = next((number for number, name in enumerate(_MONTHS, 1) if name.startswith(word)), None)
@@ -236,16 +260,17 @@ def _epoch_time(time: Any) -> str:
     )
 
 
-def number_text(bar: Mapping[str, Any], name: str, own: Any, no_volume: str) -> str:
-    """The number of a bar that is `own` in it and `name` in a header; `no_volume` for a volume that it has not."""
+def number_text(bar: Mapping[str, Any], name: str, own: Any, inputs: Inputs) -> str:
+    """The number of a bar that is `own` in it and `name` in a header, for a model with these inputs."""
+    without = inputs.text_without(name)
     if own not in bar:
-        if name == "volume":
-            return no_volume
+        if without is not None:
+            return without
         expected = "; expected time, open, high, low, close and perhaps volume"
         reason = expected if name in ("open", "high", "low", "close") else ", which the first bar had"
         raise DataError(f"the bar has no {own!r}{reason}", column=name)
     if bar[own] is None and name not in _frames.PRICES:
-        return "nan"
+        return without or "nan"
     try:
         return repr(float(bar[own]))
     except (TypeError, ValueError):

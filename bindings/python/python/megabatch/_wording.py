@@ -20,6 +20,9 @@ _ORIGIN_ASIDE = re.compile(r"([\w.]+) = (.*?) \(--set \1=\2\)")
 # Lists and numbers, which Python writes alike.
 _BARE = re.compile(r"\[.*\]|-?\d+(\.\d+)?")
 
+# A command that lacks what a call here has.
+_HERE = re.compile(r"no `[^`\n]*`: ([^;\n]*); in Python, (`[^`\n]*`)")
+
 # Options whose argument has another name.
 _OTHER_NAMES = {
     "allow-other-instruments": "other_instruments",
@@ -71,7 +74,7 @@ def in_python(text: str) -> str:
     `--min-observations` is `min_observations`, and `megabatch train --out a --resume` is
     `mb.train(out="a", resume=True)`. Commands that Python has no call for stay."""
     text = text.replace("give --data FILE", "give a dataset")
-    text = _ORIGIN_ASIDE.sub(r"\1 = \2", _ORIGIN.sub("", text))
+    text = _HERE.sub(r"\2 needs \1", _ORIGIN_ASIDE.sub(r"\1 = \2", _ORIGIN.sub("", text)))
     parts = _QUOTED.split(text)
     for place, part in enumerate(parts):
         parts[place] = f"`{_quoted(part)}`" if place % 2 else _OPTION.sub(_option, _SETTING.sub("", part))

@@ -148,8 +148,8 @@ class Plan:
 
     @property
     def notes(self) -> list[str]:
-        """Remarks on the settings and the data."""
-        return [in_python(note) for note in self.facts["notes"]]
+        """Remarks on the settings and the data, and the exports and ways of streaming that the model allows."""
+        return [in_python(note) for note in (*self.facts["notes"], *self.facts["uses"])]
 
     def _repr_html_(self) -> str:
         """What a run takes, a row a fact."""
@@ -461,8 +461,9 @@ class Run:
 
     @property
     def notes(self) -> list[str]:
-        """Remarks of training on the settings and the data. Empty for a run that was trained before this session."""
-        return [in_python(note) for note in self.facts.get("notes", [])]
+        """Remarks of training on the settings and the data, and the exports and ways of streaming that the model
+        allows. Empty for a run that was trained before this session."""
+        return [in_python(note) for note in (*self.facts.get("notes", []), *self.facts.get("uses", []))]
 
     def _asked(
         self,
@@ -712,7 +713,7 @@ class Run:
             "zone": zone,
             "functions": _functions_of(features, bars, path, context),
         }
-        return Follower(_megabatch.Follower(call), bars, symbol or own, zone, needs_volume=_needs_volume(path))
+        return Follower(_megabatch.Follower(call), bars, symbol or own, zone, _inputs_of(path, features))
 
 
 def _require_bars(bars: Any) -> None:
@@ -736,13 +737,18 @@ def _clock_and_symbols(data: str | None) -> tuple[str | None, list[str]]:
     return None, []
 
 
-def _needs_volume(data: str | None) -> bool:
-    """True if features of a series file are computed from the volume."""
+def _inputs_of(data: str | None, features: Any) -> _pushed_bar.Inputs:
+    """The numbers of bars that the features of a series file are computed from. A function among them may read all."""
+    names: list[str] = []
+    function_columns: list[str] = []
     if data is not None:
         with contextlib.suppress(MegabatchError):
-            _, _, names, _, _ = _megabatch.function_inputs(data)
-            return not {"log_volume", "relative_volume"}.isdisjoint(names)
-    return False
+            function_columns, _, names, _, _ = _megabatch.function_inputs(data)
+    return _pushed_bar.Inputs(
+        volume=not {"log_volume", "relative_volume"}.isdisjoint(names),
+        spread=bool(_functions.split(features)[1]),
+        columns=frozenset(_megabatch.feature_columns([*names, *function_columns])),
+    )
 
 
 def _functions_of(
@@ -954,14 +960,18 @@ class Follower:
     """A model that predicts bars as they come."""
 
     def __init__(
-        self, native: _megabatch.Follower, bars: Any, symbol: str | None, zone: str | None, *, needs_volume: bool
+        self,
+        native: _megabatch.Follower,
+        bars: Any,
+        symbol: str | None,
+        zone: str | None,
+        inputs: _pushed_bar.Inputs,
     ) -> None:
         self._native = native
         self._bars = bars
         self._symbol = symbol
         self._zone = zone
-        self._no_volume = "nan" if needs_volume else "0"
-        """The volume of a bar that has none."""
+        self._inputs = inputs
         self._columns: list[tuple[str, Any]] = []
         """Numbers of a bar that is pushed: their names in a header, and in the bar."""
         self._names: set[str] = set()
@@ -996,7 +1006,7 @@ class Follower:
             # Keys may have another case than those of the first bar.
             known = dict(_pushed_bar.columns_in(bar))
             present = [(name, known.get(name, own)) for name, own in columns]
-        numbers = [_pushed_bar.number_text(bar, name, own, self._no_volume) for name, own in present]
+        numbers = [_pushed_bar.number_text(bar, name, own, self._inputs) for name, own in present]
         line = ",".join([_pushed_bar.time_text(time, self._zone), *numbers])
         self._columns = columns
         self._pushed += 1

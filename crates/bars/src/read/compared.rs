@@ -195,7 +195,7 @@ impl fmt::Display for ComparedFiles {
             write!(f, ", {} different", different.count)?;
         }
         if *not_covered > 0 {
-            write!(f, ", {not_covered} at times without {} bars", timeframe.min(base))?;
+            write!(f, ", {not_covered} in periods that the {} bars do not cover whole", timeframe.min(base))?;
         }
         Ok(())
     }

@@ -24,7 +24,9 @@ fn another_instrument_stands_beside_each_bar() {
     assert!(recipe.contains("function:DXY.log_return,function:DXY.body,function:DXY.age"), "{recipe}");
     assert!(recipe.contains("--context=DXY=/") && recipe.contains("/dxy.csv"), "{recipe}");
     stage.succeeds("leak series.h5 --samples 2");
-    stage.succeeds(&format!("train --data series.h5 --out run {SMALL} --max-steps 4"));
+    let trained = stage.succeeds(&format!("train --data series.h5 --out run {SMALL} --max-steps 4"));
+    let follow = "no `predict --follow`: context DXY; in Python, `run.follow(…, context=)`";
+    assert_eq!(trained["uses"][0], follow);
     stage.succeeds("predict --run run --data series.h5 --out predictions.csv");
 
     let [_, error] = stage.fails("predict --run run --follow bars.csv --out live.csv", 2);

@@ -111,7 +111,7 @@ fn shorter_label_ends(source: &Source, series: &SeriesSource, bars: usize) -> Re
 }
 
 /// The account of the bars by `ingest`; null in other files.
-pub(super) fn provenance(source: &Source) -> Result<Value> {
+pub(crate) fn provenance(source: &Source) -> Result<Value> {
     Ok(match source.attribute("source")? {
         Some(AttributeValue::Text(text)) => serde_json::from_str(&text).unwrap_or_default(),
         _ => Value::Null,

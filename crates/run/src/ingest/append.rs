@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::context_timing::{CONTEXT, recorded_timing};
 use super::existing_series::ExistingSeries;
+use super::folder_files::FolderFiles;
 use super::functions::{CONTEXT_BARS, FunctionUse, changed_context};
 use super::provenance::{CONTEXT_LIST, LISTS, fingerprint, listed};
 use super::recipe::recorded_clock;
@@ -94,7 +95,7 @@ fn append_in(
         known.sort_unstable();
         known.dedup();
     }
-    require_known_symbols(&kept, &new, out)?;
+    require_known_symbols(&kept, given, &new, out)?;
     kept.files = SourceFiles::find(&kept.recipe, &kept.provenance, out)?;
     let added = kept.files.without_these(&before, &kept.recipe, &new)?;
     kept.recipe.context = kept.recipe.context_with(&new.context, out)?;
@@ -283,11 +284,16 @@ fn take_stated_zone(kept: &mut ExistingSeries, new: &Recipe, stated: &[String]) 
     }
 }
 
-/// Refuses bars of symbols that the series does not have.
-fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Result<()> {
+/// Refuses bars of symbols that the series does not have. The files of `new` are those of `given`,
+/// which may have folders in their place.
+fn require_known_symbols(kept: &ExistingSeries, given: &Recipe, new: &Recipe, out: &Path) -> Result<()> {
     let (options, symbols, files) = (kept.recipe.read_options(), kept.symbols(), kept.recipe.files());
+    let folders: Vec<&Path> = given.files().into_iter().filter(|path| path.is_dir()).collect();
     for path in new.files() {
         let fix = match &symbols[..] {
+            [only] if is_left_out(path, only, &folders)? => {
+                format!("; `--symbol {only}` reads the files of {only} in its folder alone")
+            }
             [only] if matches!(NewName::new(path, only, &files), NewName::Unlike(_)) => {
                 format!("; if bars of {only} are meant, name the file after {only}")
             }
@@ -312,6 +318,12 @@ fn require_known_symbols(kept: &ExistingSeries, new: &Recipe, out: &Path) -> Res
         }
     }
     Ok(())
+}
+
+/// True if `path` is a file of one of `folders` that is not read where `symbol` is stated.
+fn is_left_out(path: &Path, symbol: &str, folders: &[&Path]) -> Result<bool> {
+    let Some(folder) = folders.iter().find(|folder| path.starts_with(folder)) else { return Ok(false) };
+    Ok(!FolderFiles::find(folder, Some(symbol))?.read.iter().any(|file| file == path))
 }
 
 /// Name of a new file beside the symbol of a series and the names of its files.

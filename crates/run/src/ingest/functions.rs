@@ -316,22 +316,57 @@ pub(crate) fn age_column(function: &str) -> Option<String> {
     context_symbol(function).map(|symbol| format!("{symbol}.{AGE_IN_CONTEXT}"))
 }
 
+/// Inputs of the features of a series beside its own bars.
+pub(crate) struct FurtherInputs<'a> {
+    /// Names of functions.
+    functions: Vec<&'a str>,
+    /// Other instruments.
+    symbols: Vec<&'a str>,
+}
+
+impl<'a> FurtherInputs<'a> {
+    /// Reads `provenance`, the account of a series. Inputs that `given` names are left out.
+    pub(crate) fn read(provenance: &'a Value, given: &[String]) -> Self {
+        let known = provenance["functions"]["fingerprints"].as_object();
+        let missing = known.into_iter().flat_map(|known| known.keys()).filter(|name| !given.contains(name));
+        let (mut functions, mut symbols) = (Vec::new(), Vec::new());
+        for name in missing {
+            match name.strip_prefix(CONTEXT) {
+                Some(symbol) => symbols.push(symbol),
+                None if name.starts_with("target ") => {}
+                None => functions.push(name.as_str()),
+            }
+        }
+        FurtherInputs { functions, symbols }
+    }
+
+    /// Line that names the inputs and the call in Python that takes them, as `predict --follow`
+    /// takes none; `None` without any.
+    pub(crate) fn follow_in_python(&self) -> Option<String> {
+        let kinds = [("function", &self.functions, "features="), ("context", &self.symbols, "context=")];
+        let known = kinds.iter().filter(|(_, names, _)| !names.is_empty());
+        let (inputs, arguments): (Vec<String>, Vec<&str>) =
+            known.map(|(kind, names, argument)| (format!("{kind} {}", names.join(", ")), *argument)).unzip();
+        (!inputs.is_empty()).then(|| {
+            let (inputs, arguments) = (inputs.join(" and "), arguments.join(", "));
+            format!("no `predict --follow`: {inputs}; in Python, `run.follow(…, {arguments})`")
+        })
+    }
+}
+
 /// Reason for which a series with this account cannot go on with `functions`: the bars of the other
 /// instruments among its features that these do not have. `call` is the beginning of a call in
 /// Python that takes them.
 pub(crate) fn missing_context(provenance: &Value, functions: Option<&dyn BarFunctions>, call: &str) -> Option<String> {
     let given: Vec<String> =
         functions.map_or_else(Vec::new, |own| own.fingerprints().into_iter().map(|(name, _)| name).collect());
-    let known = provenance["functions"]["fingerprints"].as_object()?;
-    let missing: Vec<&String> = known.keys().filter(|name| !given.contains(name)).collect();
-    let symbols: Vec<&str> = missing.iter().filter_map(|name| name.strip_prefix(CONTEXT)).collect();
+    let FurtherInputs { functions, symbols } = FurtherInputs::read(provenance, &given);
     let kind = match symbols.len() {
         0 => return None,
         1 => "another instrument",
         _ => "other instruments",
     };
-    let is_feature = |name: &&String| !name.starts_with(CONTEXT) && !name.starts_with("target ");
-    let features = if missing.iter().any(is_feature) { ", features=[function]" } else { "" };
+    let features = if functions.is_empty() { "" } else { ", features=[function]" };
     let frames: Vec<String> = symbols.iter().map(|symbol| format!("\"{symbol}\": frame")).collect();
     Some(format!(
         "its data have features of {}, {kind}, whose bars do not come with these: give them in Python, as {call}{features}, context={{{}}})",
@@ -728,6 +763,27 @@ impl FunctionAccount {
 mod tests {
     use super::*;
     use crate::text::DAY_NS;
+
+    /// `predict --follow` was offered for data with functions and other instruments.
+    #[test]
+    fn a_series_names_its_further_inputs() {
+        let line = |names: &[&str]| {
+            let known: BTreeMap<&str, &str> = names.iter().map(|&name| (name, "0")).collect();
+            let provenance = json!({ "functions": { "fingerprints": known } });
+            FurtherInputs::read(&provenance, &[]).follow_in_python()
+        };
+        assert_eq!([line(&[]), line(&["target next"])], [None, None]);
+        let told = [line(&["context D1"]), line(&["calm", "change"]), line(&["change", "context D1", "target next"])];
+        let expected = [
+            "context D1; in Python, `run.follow(…, context=)`",
+            "function calm, change; in Python, `run.follow(…, features=)`",
+            "function change and context D1; in Python, `run.follow(…, features=, context=)`",
+        ];
+        assert_eq!(told, expected.map(|line| Some(format!("no `predict --follow`: {line}"))));
+        let provenance = json!({ "functions": { "fingerprints": { "change": "0", "context D1": "0" } } });
+        let given = ["change".to_owned(), "context D1".to_owned()];
+        assert_eq!(FurtherInputs::read(&provenance, &given).follow_in_python(), None);
+    }
 
     /// Missing bars were blamed for times on another clock.
     #[test]

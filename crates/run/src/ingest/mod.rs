@@ -28,7 +28,9 @@ pub use bar_columns::{BarColumn, BarColumns, BarTimeColumn, BarTimes};
 pub use context_table::ContextTable;
 pub(crate) use existing_series::open_through_cache;
 pub use functions::FunctionInputs;
-pub(crate) use functions::{FunctionUse, ReadBars, age_column, changed_functions, context_symbol, missing_context};
+pub(crate) use functions::{
+    FunctionUse, FurtherInputs, ReadBars, age_column, changed_functions, context_symbol, missing_context,
+};
 pub use megabatch_bars::Error as BarsError;
 pub use megabatch_bars::{
     BarFunctions, Bars, BinClock, ColumnFeature, ContextBars, ContextReach, ContextTiming, DateOrder, Feature,

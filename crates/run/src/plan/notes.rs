@@ -9,8 +9,10 @@ use megabatch_trainer as trainer;
 use megabatch_trainer::{LOCKED_BYTES_MAX, LrSchedule, TrainingWeights};
 
 use crate::adapters::data::Data;
+use crate::adapters::spans::provenance;
 use crate::config;
 use crate::error::Result;
+use crate::ingest::FurtherInputs;
 use crate::setup::computing::RequestedGpu;
 use crate::setup::settings::{precision, streams};
 use crate::setup::{ChunkLimit, TrainingSetup};
@@ -171,16 +173,19 @@ pub(crate) fn uses(setup: &TrainingSetup) -> Vec<String> {
     let spread = Feature::SpreadPips.name();
     let has_spread =
         series.is_some_and(|series| series.file().timeframes()[0].feature_names().iter().any(|own| own == spread));
-    let follow = match (precision(&setup.config), carries) {
+    let account = setup.data.source().and_then(|source| provenance(source).ok()).unwrap_or_default();
+    let in_python = FurtherInputs::read(&account, &[]).follow_in_python();
+    let follow = match (precision(&setup.config), carries, in_python) {
         _ if series.is_none() => "no `predict --follow`, which needs a series that `ingest` made".to_owned(),
         _ if setup.data.meaning().is_ok_and(|meaning| meaning.has_own_bars()) => {
             "no `predict --follow`, which makes longer bars of the shortest: the series has those of their own files"
                 .to_owned()
         }
         _ if has_spread => format!("no `predict --follow`: the feature {spread} needs whole files"),
-        (Precision::Fp16, _) => "no `predict --follow`, which computes in fp32 or bf16".to_owned(),
-        (_, true) => "`predict --follow` takes one step a bar".to_owned(),
-        (_, false) => {
+        (Precision::Fp16, ..) => "no `predict --follow`, which computes in fp32 or bf16".to_owned(),
+        (.., Some(line)) => line,
+        (_, true, None) => "`predict --follow` takes one step a bar".to_owned(),
+        (_, false, None) => {
             format!("`predict --follow` computes {steps} steps a bar; with training.carry_state=true it would take one")
         }
     };

@@ -56,6 +56,28 @@ fn a_file_of_any_name_is_of_the_one_symbol_that_is_stated() {
     }
 }
 
+/// A folder of several symbols was refused with the advice to name files of others after the one of
+/// the series.
+#[test]
+fn a_folder_of_several_symbols_is_refused_with_the_option_that_takes_one() {
+    let stage = Stage::new();
+    let plain = Recipe { symbol_pattern: None, ..base(Vec::new()) };
+    let old = part(&stage.whole, "EURUSD.csv", 0..CUT);
+    ingest(&Recipe { bars: vec![old], ..plain.clone() }, &stage.out, &Host::silent()).unwrap();
+    let live = stage.folder.path().join("live");
+    fs::create_dir(&live).unwrap();
+    for name in ["live/EURUSD_live.csv", "live/GBPUSD_live.csv"] {
+        part(&stage.whole, name, CUT..rows_in(&stage.whole));
+    }
+    let whole_folder = Recipe { bars: vec![live], ..plain };
+    let refused = append(&whole_folder, &[], &stage.out, &Host::silent()).unwrap_err().to_string();
+    let advice = "has EURUSD; `--symbol EURUSD` reads the files of EURUSD in its folder alone;";
+    assert!(refused.contains("bars of GBPUSD by its name") && refused.contains(advice), "{refused}");
+    let stated = Recipe { symbol: Some("EURUSD".to_owned()), ..whole_folder };
+    let report = append(&stated, &["symbol".to_owned()], &stage.out, &Host::silent()).unwrap();
+    assert_eq!(report.json["appended"]["bars"]["EURUSD"], rows_in(&stage.whole) - CUT);
+}
+
 /// A file of several symbols was refused, whose rows name the one with the ending of a broker.
 #[test]
 fn rows_of_the_stated_symbol_are_appended_from_a_file_of_several() {
