@@ -99,9 +99,9 @@ impl ContextInstrument {
         Ok(ContextInstrument { symbol: file.symbol.clone(), file: (file.path.clone(), fingerprint), bars, features })
     }
 
-    /// The features at each bar of a call. The instrument's bars begin with those that its features
-    /// read at the first bar of the call, however many come before. They end with those of the call,
-    /// so that nothing else is seen where these end earlier.
+    /// The features at each bar of a call. The instrument's bars begin with those that its
+    /// features read at the first bar of the call. They end with those of the call, so that nothing
+    /// else is seen where these end earlier.
     fn columns(&self, call: &FunctionCall<'_>) -> bars::Result<Vec<FunctionColumn>> {
         let own = call.bars;
         let column = |name: &str, values: Vec<f64>| FunctionColumn {

@@ -10,9 +10,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use megabatch_bars::{
-    AGE_IN_CONTEXT, BarFunctions, BarSource as _, ColumnTargets, ContextReach, ContextTiming, Error as BarsError,
-    Excluded, Feature, FunctionAnswers, FunctionBars, FunctionColumn, FunctionFault, FunctionProof, OnError,
-    SeriesSpec, SpooledBars, TargetKind, TargetOrigin, Timeframe, WithFunctions, prove_functions, shared_features,
+    AGE_IN_CONTEXT, BarFunctions, BarSource, ColumnTargets, ContextReach, ContextTiming, Error as BarsError, Excluded,
+    Feature, FunctionAnswers, FunctionBars, FunctionColumn, FunctionFault, FunctionProof, OnError, SeriesSpec,
+    SpooledBars, TargetKind, TargetOrigin, Timeframe, WithFunctions, prove_functions, shared_features,
 };
 use serde_json::{Value, json};
 
@@ -452,7 +452,7 @@ impl Adding<'_> {
         let StreamedRecordings { mut recordings, bars, fingerprints } = read;
         let (symbols, count) = (recordings.symbols(), bars.len());
         let pass = Pass::begin(self.host, "functions", "bars", bars.iter().map(|bars| bars.len() as u64).sum());
-        let lens: Vec<usize> = bars.iter().map(|bars| bars.len()).collect();
+        let lens: Vec<usize> = bars.iter().map(BarSource::len).collect();
         let reach = self.context_reach()?;
         let (mut kept, mut excluded) = (Vec::with_capacity(count), Vec::new());
         for (place, (symbol, bars)) in symbols.iter().zip(bars).enumerate() {

@@ -378,8 +378,8 @@ impl StreamingModel {
         Ok(())
     }
 
-    /// Refuses the bars of another instrument that are too few for a value of `column` at the end of
-    /// `times`, which begin with the data.
+    /// Refuses the bars of another instrument that are too few for a value of `column` at the end
+    /// of `times`, which begin with the data.
     fn require_context_bars(
         &self,
         column: &FunctionColumn,
