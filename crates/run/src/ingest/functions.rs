@@ -305,9 +305,9 @@ pub(crate) fn context_symbol(function: &str) -> Option<&str> {
     function.strip_prefix(CONTEXT)
 }
 
-/// The other instrument whose first values come last, if no function's come later.
+/// The other instrument whose first values come last, if they come after those of all functions.
 fn longest_context(warm_ups: &BTreeMap<String, usize>) -> Option<&str> {
-    let (function, _) = warm_ups.iter().max_by_key(|(_, bars)| **bars)?;
+    let (function, _) = warm_ups.iter().max_by_key(|(function, bars)| (**bars, context_symbol(function).is_none()))?;
     context_symbol(function)
 }
 
@@ -489,7 +489,8 @@ impl Adding<'_> {
         };
         let losses = symbols.iter().zip(lens).filter_map(loss);
         let features = shared_features(&self.recipe.features.0, &|_: &str| true);
-        losses.max_by(|one, other| one.share().total_cmp(&other.share()))?.note(&features)
+        let has_functions = self.account.columns.iter().any(|(_, function)| context_symbol(function).is_none());
+        losses.max_by(|one, other| one.share().total_cmp(&other.share()))?.note(&features, has_functions)
     }
 
     /// The failure of a column without a value, with the bars that another instrument needs and has

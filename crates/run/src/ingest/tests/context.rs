@@ -442,7 +442,7 @@ fn a_context_without_earlier_bars_is_told_what_it_costs() {
         ingest(&recipe, &folder.path().join("series.h5"), &Host { observer: &notes, ..Host::silent() }).unwrap();
         notes.0.into_inner().unwrap()
     };
-    let says = "KO: 12 of 100 bars come before the first values of the context SPY: log_return_12 reads 12 bars of it";
+    let says = "KO: 12 of 100 bars are dropped, until the context SPY has values: log_return_12 reads 12 bars of it";
     assert!(notes_beside(100).iter().any(|note| note.starts_with(says)));
     assert!(!notes_beside(88).iter().any(|note| note.contains("the context SPY")));
 }
