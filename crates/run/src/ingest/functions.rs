@@ -730,6 +730,18 @@ mod tests {
     use super::*;
     use crate::text::DAY_NS;
 
+    /// More bars of a context bring nothing where a function has no value before it.
+    #[test]
+    fn a_context_comes_last_after_all_functions() {
+        let longest = |own: [(&str, usize); 3]| {
+            let warm_ups = BTreeMap::from(own.map(|(function, bars)| (function.to_owned(), bars)));
+            longest_context(&warm_ups).map(str::to_owned)
+        };
+        let found = [8, 9, 10].map(|bars| longest([("atr", bars), ("context SPY", 9), ("fall", 3)]));
+        assert_eq!(found, [Some("SPY".to_owned()), None, None]);
+        assert_eq!(longest([("atr", 0), ("context DXY", 7), ("context SPY", 5)]).as_deref(), Some("DXY"));
+    }
+
     /// Missing bars were blamed for times on another clock.
     #[test]
     fn a_context_on_another_clock_is_told_from_a_part_of_it() {
