@@ -392,13 +392,10 @@ impl PrefixCheck {
         let mut first = first_difference(&times, piece.sample_time.iter().copied());
         let spans =
             [(SeriesColumn::ReachTime, &piece.receptive_start), (SeriesColumn::LabelEndTime, &piece.label_end_time)];
-        let has_context = self.kept.provenance["functions"]["fingerprints"]
-            .as_object()
-            .is_some_and(|functions| functions.keys().any(|name| name.starts_with(CONTEXT)));
         for (name, new) in spans {
             // Newer bars of other instruments are reached in the place of older ones, and files of
             // earlier versions leave them out.
-            let is_free = has_context && name == SeriesColumn::ReachTime;
+            let is_free = self.kept.has_context() && name == SeriesColumn::ReachTime;
             // A file of before may lack them.
             if file.has_column(name) && !is_free {
                 first = first.min(first_difference(&column(name)?, new.iter().copied()));
@@ -493,6 +490,12 @@ impl ExistingSeries {
             && listed(then, "own").any(|own| own["timeframe"] == timeframe && is_last(own))
     }
 
+    /// True with features of other instruments.
+    fn has_context(&self) -> bool {
+        let functions = self.provenance["functions"]["fingerprints"].as_object();
+        functions.is_some_and(|functions| functions.keys().any(|name| name.starts_with(CONTEXT)))
+    }
+
     /// The error where bars or samples of an instrument would not be those of before.
     pub(super) fn changed(&self, symbol: &str, said: &str) -> Error {
         let options = self.recipe.read_options();
@@ -504,9 +507,14 @@ impl ExistingSeries {
         let by_function = if has_functions { ", or a function that gives other values" } else { "" };
         let own_bars =
             if self.recipe.own_bars { "own bars of times of which it has those that were made, " } else { "" };
+        let context = if self.has_context() {
+            "bars of another instrument from before those that its features read, "
+        } else {
+            ""
+        };
         Error::data(match rewritten.is_empty() {
             true => format!(
-                "{out}: {said}: the appended bars change what it holds of the time before them ({own_bars}a hole that they fill, or a grid, calendar or clock that all files share{by_function}); nothing was written; ingest all files anew"
+                "{out}: {said}: the appended bars change what it holds of the time before them ({own_bars}{context}a hole that they fill, or a grid, calendar or clock that all files share{by_function}); nothing was written; ingest all files anew"
             ),
             false => format!(
                 "{}: these are not the rows that {out} was made of, and not only more: {said}; nothing was written; put the rows of then back, or ingest all files anew",

@@ -305,9 +305,9 @@ pub(crate) fn context_symbol(function: &str) -> Option<&str> {
     function.strip_prefix(CONTEXT)
 }
 
-/// The other instrument whose first values come last, if no function's come later.
+/// The other instrument whose first values come last, if they come after those of all functions.
 fn longest_context(warm_ups: &BTreeMap<String, usize>) -> Option<&str> {
-    let (function, _) = warm_ups.iter().max_by_key(|(_, bars)| **bars)?;
+    let (function, _) = warm_ups.iter().max_by_key(|(function, bars)| (**bars, context_symbol(function).is_none()))?;
     context_symbol(function)
 }
 
@@ -524,7 +524,8 @@ impl Adding<'_> {
         };
         let losses = symbols.iter().zip(lens).filter_map(loss);
         let features = shared_features(&self.recipe.features.0, &|_: &str| true);
-        losses.max_by(|one, other| one.share().total_cmp(&other.share()))?.note(&features)
+        let has_functions = self.account.columns.iter().any(|(_, function)| context_symbol(function).is_none());
+        losses.max_by(|one, other| one.share().total_cmp(&other.share()))?.note(&features, has_functions)
     }
 
     /// The failure of a column without a value, with the bars that another instrument needs and has
@@ -783,6 +784,18 @@ mod tests {
         let provenance = json!({ "functions": { "fingerprints": { "change": "0", "context D1": "0" } } });
         let given = ["change".to_owned(), "context D1".to_owned()];
         assert_eq!(FurtherInputs::read(&provenance, &given).follow_in_python(), None);
+    }
+
+    /// More bars of a context bring nothing where a function has no value before it.
+    #[test]
+    fn a_context_comes_last_after_all_functions() {
+        let longest = |own: [(&str, usize); 3]| {
+            let warm_ups = BTreeMap::from(own.map(|(function, bars)| (function.to_owned(), bars)));
+            longest_context(&warm_ups).map(str::to_owned)
+        };
+        let found = [8, 9, 10].map(|bars| longest([("atr", bars), ("context SPY", 9), ("fall", 3)]));
+        assert_eq!(found, [Some("SPY".to_owned()), None, None]);
+        assert_eq!(longest([("atr", 0), ("context DXY", 7), ("context SPY", 5)]).as_deref(), Some("DXY"));
     }
 
     /// Missing bars were blamed for times on another clock.

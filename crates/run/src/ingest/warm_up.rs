@@ -43,15 +43,20 @@ impl ContextLoss {
         self.dropped as f64 / self.bars as f64
     }
 
-    /// The note on it, where the context has these features; `None` where few bars are lost.
-    pub(super) fn note(&self, features: &[Feature]) -> Option<String> {
+    /// The note on it, where the context has these features; `None` where few bars are lost. With
+    /// functions, which may read more bars, nobody knows what reads most.
+    pub(super) fn note(&self, features: &[Feature], has_functions: bool) -> Option<String> {
         if self.share() <= SHARE_MAX {
             return None;
         }
         let ContextLoss { symbol, context, dropped, bars } = self;
-        let reads = longest_reading(features).map_or(String::new(), |reads| format!(": {reads} of it before its own"));
+        let (reads, choice) = match longest_reading(features) {
+            _ if has_functions => (String::new(), "choose features and functions that read fewer, or "),
+            Some(reads) => (format!(": {reads} of it before a value"), "choose features that read fewer, or "),
+            None => (String::new(), ""),
+        };
         Some(format!(
-            "{symbol}: {dropped} of {bars} bars come before the first values of the context {context}{reads}; choose features that read fewer, or give bars of {context} from before those of {symbol}"
+            "{symbol}: {dropped} of {bars} bars are dropped, until the context {context} has values{reads}; {choice}give bars of {context} from before those of {symbol}"
         ))
     }
 }
@@ -97,14 +102,21 @@ mod tests {
     #[test]
     fn a_context_that_costs_many_bars_is_named() {
         let features = [Feature::Body, Feature::Sma50Distance, Feature::Rsi14];
-        let context = |dropped: usize, features: &[Feature]| {
-            ContextLoss { symbol: "A".to_owned(), context: "WK".to_owned(), dropped, bars: 200 }.note(features)
+        let note = |dropped: usize, features: &[Feature], has_functions: bool| {
+            let loss = ContextLoss { symbol: "A".to_owned(), context: "WK".to_owned(), dropped, bars: 200 };
+            loss.note(features, has_functions)
         };
-        assert_eq!(context(20, &features), None);
-        assert_eq!(
-            context(196, &features).unwrap(),
-            "A: 196 of 200 bars come before the first values of the context WK: sma_50_distance reads 49 bars of it before its own; choose features that read fewer, or give bars of WK from before those of A"
+        assert_eq!(note(20, &features, false), None);
+        let (says, advice) = (
+            "A: 196 of 200 bars are dropped, until the context WK has values",
+            "give bars of WK from before those of A",
         );
-        assert!(context(196, &[Feature::Body]).unwrap().contains("of the context WK; choose"));
+        let reads = "sma_50_distance reads 49 bars of it before a value; choose features that read fewer, or";
+        assert_eq!(note(196, &features, false).unwrap(), format!("{says}: {reads} {advice}"));
+        // A function may read more than any feature.
+        let functions = "choose features and functions that read fewer, or";
+        assert_eq!(note(196, &features, true).unwrap(), format!("{says}; {functions} {advice}"));
+        // No feature reads fewer than none.
+        assert_eq!(note(196, &[Feature::Body], false).unwrap(), format!("{says}; {advice}"));
     }
 }

@@ -419,6 +419,32 @@ fn earlier_bars_of_a_context_are_the_warm_up_of_its_features() {
     crate::leak::prove(&out, &proof, &Host::silent()).unwrap();
 }
 
+/// Earlier bars of a context give rows that the series did not have, and a hole was blamed.
+#[test]
+fn an_append_tells_that_a_context_has_earlier_bars_than_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let stamp = |_: usize, date: &str| date.to_owned();
+    let context = |first: usize| days(folder.path().join("SPY.csv"), first..200, stamp);
+    let recipe = Recipe {
+        bars: vec![days(folder.path().join("KO.csv"), 100..200, stamp)],
+        context: vec![ContextFile { symbol: "SPY".to_owned(), path: context(100) }],
+        timeframes: windows("D1:5"),
+        features: "log_return_12".parse().unwrap(),
+        target: TargetKind::LogReturn,
+        horizon: 1,
+        scaling: Scaling::None,
+        ..Recipe::default()
+    };
+    let out = folder.path().join("series.h5");
+    ingest(&recipe, &out, &Host::silent()).unwrap();
+    let as_it_was = fs::read(&out).unwrap();
+    context(80);
+    let error = append(&Recipe::default(), &[], &out, &Host::silent()).unwrap_err().to_string();
+    let says = "(bars of another instrument from before those that its features read, a hole";
+    assert!(error.contains(says) && error.ends_with("nothing was written; ingest all files anew"), "{error}");
+    assert!(fs::read(&out).unwrap() == as_it_was);
+}
+
 /// The note named features of the bars alone.
 #[test]
 fn a_context_without_earlier_bars_is_told_what_it_costs() {
@@ -442,7 +468,7 @@ fn a_context_without_earlier_bars_is_told_what_it_costs() {
         ingest(&recipe, &folder.path().join("series.h5"), &Host { observer: &notes, ..Host::silent() }).unwrap();
         notes.0.into_inner().unwrap()
     };
-    let says = "KO: 12 of 100 bars come before the first values of the context SPY: log_return_12 reads 12 bars of it";
+    let says = "KO: 12 of 100 bars are dropped, until the context SPY has values: log_return_12 reads 12 bars of it";
     assert!(notes_beside(100).iter().any(|note| note.starts_with(says)));
     assert!(!notes_beside(88).iter().any(|note| note.contains("the context SPY")));
 }
