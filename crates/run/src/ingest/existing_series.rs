@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::Recipe;
 use super::context_timing::CONTEXT;
-use super::functions::age_column;
+use super::function_inputs::age_column;
 use super::provenance::{KeptScaler, LAST_OPEN_TIME, LISTS, instrument, listed, symbols_in};
 use super::source_files::SourceFiles;
 use crate::adapters::series::scalers_of;

@@ -3,32 +3,30 @@
 //! Files keep the names of their columns and a fingerprint of their source, and not the functions:
 //! `append` and `leak` are given them again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::{ControlFlow, Range};
 use std::path::Path;
 use std::sync::Arc;
 
 use megabatch_bars::{
-    AGE_IN_CONTEXT, BarFunctions, BarSource, ColumnTargets, ContextReach, ContextTiming, Error as BarsError, Excluded,
-    Feature, FunctionAnswers, FunctionBars, FunctionColumn, FunctionFault, FunctionProof, OnError, SeriesSpec,
-    SpooledBars, TargetKind, TargetOrigin, Timeframe, WithFunctions, prove_functions, shared_features,
+    BarFunctions, BarSource, ColumnTargets, ContextReach, Error as BarsError, Excluded, Feature, FunctionAnswers,
+    FunctionBars, FunctionColumn, FunctionFault, OnError, SeriesSpec, SpooledBars, TargetKind, TargetOrigin, Timeframe,
+    WithFunctions, prove_functions, shared_features,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Recipe;
 use super::context::ContextInstruments;
-use super::context_timing::{
-    CONTEXT, CONTEXT_TIMING, context_timing, late_days_notes, recorded_timing, remedy_of_other_timing, timing_json,
-};
+use super::context_timing::{CONTEXT, context_timing, late_days_notes};
+use super::function_account::FunctionAccount;
+use super::function_inputs::context_symbol;
 use super::recipe::{ContextFile, StreamedRecordings};
 use super::spool::SpoolFolder;
 use super::warm_up::ContextLoss;
 use super::work::Pass;
-use crate::adapters::context_account::ContextAccount;
 use crate::error::{Error, Result};
 use crate::host::Host;
-use crate::text::{plural, utc};
 
 /// The bars of a series, and the recipe with all its features.
 pub(crate) struct ReadBars {
@@ -36,67 +34,6 @@ pub(crate) struct ReadBars {
     pub(crate) recordings: StreamedRecordings,
     /// Account of functions, where the program has any.
     pub(crate) functions: Option<FunctionAccount>,
-}
-
-/// Functions of a series, and the bars that their columns cost.
-#[derive(Default)]
-pub(crate) struct FunctionAccount {
-    /// Columns of features, and the function of each.
-    columns: Vec<(String, String)>,
-    /// Columns of targets, and whether the ends of labels come with them.
-    targets: Option<(Vec<String>, bool)>,
-    /// Library of the frames in which they get bars.
-    frames: String,
-    /// Fingerprints of the functions' sources, by name.
-    fingerprints: BTreeMap<String, String>,
-    /// Timing of other instruments.
-    timing: ContextTiming,
-    /// Bars of other instruments that are in files, by symbol.
-    context_bars: BTreeMap<String, usize>,
-    /// Reach of other instruments.
-    context_reach: ContextAccount,
-    /// The same by timeframe.
-    reach: Arc<BTreeMap<Timeframe, Vec<ContextReach>>>,
-    /// Bars of the warm-up, by symbol.
-    warm_up: BTreeMap<String, usize>,
-    /// Bars of the warm-up of each function, by symbol.
-    warm_up_by_function: BTreeMap<String, BTreeMap<String, usize>>,
-    /// Bars that were dropped because a function gave no value.
-    without_value: BTreeMap<String, usize>,
-    /// Replayed calls.
-    proof: FunctionProof,
-}
-
-/// Inputs of the functions of a series file, as it tells them.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FunctionInputs {
-    /// Columns of the bars that only functions see, as `column:NAME:RULE`.
-    pub columns: Vec<String>,
-    /// Library of their frames; `None` for a series without functions.
-    pub frames: Option<String>,
-    /// The other features, which other instruments have too.
-    pub features: Vec<String>,
-    /// Options by which rows are read, by name: those of other instruments are read so too.
-    pub reading: Vec<(String, String)>,
-    /// Timing of the other instruments.
-    pub timing: ContextTiming,
-}
-
-impl FunctionInputs {
-    /// Reads the account in the series file at `path`.
-    ///
-    /// # Errors
-    /// A data error for a file that `ingest` did not write.
-    pub fn read(path: &Path) -> Result<Self> {
-        let (provenance, recipe) = Recipe::as_written(path)?;
-        Ok(FunctionInputs {
-            columns: recipe.function_columns.iter().map(|column| column.written().to_owned()).collect(),
-            frames: provenance["functions"]["frames"].as_str().map(str::to_owned),
-            features: recipe.without_functions().features.0.iter().map(|own| own.name().to_owned()).collect(),
-            reading: recipe.reading_options(),
-            timing: recorded_timing(&provenance),
-        })
-    }
 }
 
 /// The use that is made of functions.
@@ -281,105 +218,12 @@ impl Recipe {
     }
 }
 
-/// Functions whose source is another one than the series with this account was made with. Bars of
-/// other instruments have no source, and go on.
-pub(crate) fn changed_functions(provenance: &Value, given: &BTreeMap<String, String>) -> Vec<String> {
-    let was = &provenance["functions"]["fingerprints"];
-    let differs = |(name, now): &(&String, &String)| {
-        !name.starts_with(CONTEXT) && was[name.as_str()].as_str() != Some(now.as_str())
-    };
-    given.iter().filter(differs).map(|(name, _)| name.clone()).collect()
-}
-
-/// Other instruments whose bars are others than those that the series with this account was made
-/// with.
-pub(crate) fn changed_context(provenance: &Value, given: &BTreeMap<String, String>) -> BTreeSet<String> {
-    let was = &provenance["functions"]["fingerprints"];
-    let context = given.iter().filter_map(|(name, now)| Some((name, name.strip_prefix(CONTEXT)?, now)));
-    let changed = context.filter(|(name, _, now)| was[name.as_str()].as_str() != Some(now.as_str()));
-    changed.map(|(_, symbol, _)| symbol.to_owned()).collect()
-}
-
-/// The other instrument whose features `function` gives, if it gives these.
-pub(crate) fn context_symbol(function: &str) -> Option<&str> {
-    function.strip_prefix(CONTEXT)
-}
-
 /// The other instrument whose first values come last, if they come after those of all functions.
 fn longest_context(warm_ups: &BTreeMap<String, usize>) -> Option<&str> {
     let (function, _) = warm_ups.iter().max_by_key(|(function, bars)| (**bars, context_symbol(function).is_none()))?;
     context_symbol(function)
 }
 
-/// Name of the column of ages beside the features of another instrument, if `function` gives these.
-pub(crate) fn age_column(function: &str) -> Option<String> {
-    context_symbol(function).map(|symbol| format!("{symbol}.{AGE_IN_CONTEXT}"))
-}
-
-/// Inputs of the features of a series beside its own bars.
-pub(crate) struct FurtherInputs<'a> {
-    /// Names of functions.
-    functions: Vec<&'a str>,
-    /// Other instruments.
-    symbols: Vec<&'a str>,
-}
-
-impl<'a> FurtherInputs<'a> {
-    /// Reads `provenance`, the account of a series. Inputs that `given` names are left out.
-    pub(crate) fn read(provenance: &'a Value, given: &[String]) -> Self {
-        let known = provenance["functions"]["fingerprints"].as_object();
-        let missing = known.into_iter().flat_map(|known| known.keys()).filter(|name| !given.contains(name));
-        let (mut functions, mut symbols) = (Vec::new(), Vec::new());
-        for name in missing {
-            match name.strip_prefix(CONTEXT) {
-                Some(symbol) => symbols.push(symbol),
-                None if name.starts_with("target ") => {}
-                None => functions.push(name.as_str()),
-            }
-        }
-        FurtherInputs { functions, symbols }
-    }
-
-    /// Line that names the inputs and the call in Python that takes them, as `predict --follow`
-    /// takes none; `None` without any.
-    pub(crate) fn follow_in_python(&self) -> Option<String> {
-        let kinds = [("function", &self.functions, "features="), ("context", &self.symbols, "context=")];
-        let known = kinds.iter().filter(|(_, names, _)| !names.is_empty());
-        let (inputs, arguments): (Vec<String>, Vec<&str>) =
-            known.map(|(kind, names, argument)| (format!("{kind} {}", names.join(", ")), *argument)).unzip();
-        (!inputs.is_empty()).then(|| {
-            let (inputs, arguments) = (inputs.join(" and "), arguments.join(", "));
-            format!("no `predict --follow`: {inputs}; in Python, `run.follow(…, {arguments})`")
-        })
-    }
-}
-
-/// Reason for which a series with this account cannot go on with `functions`: the bars of the other
-/// instruments among its features that these do not have. `call` is the beginning of a call in
-/// Python that takes them.
-pub(crate) fn missing_context(provenance: &Value, functions: Option<&dyn BarFunctions>, call: &str) -> Option<String> {
-    let given: Vec<String> =
-        functions.map_or_else(Vec::new, |own| own.fingerprints().into_iter().map(|(name, _)| name).collect());
-    let FurtherInputs { functions, symbols } = FurtherInputs::read(provenance, &given);
-    let kind = match symbols.len() {
-        0 => return None,
-        1 => "another instrument",
-        _ => "other instruments",
-    };
-    let features = if functions.is_empty() { "" } else { ", features=[function]" };
-    let frames: Vec<String> = symbols.iter().map(|symbol| format!("\"{symbol}\": frame")).collect();
-    Some(format!(
-        "its data have features of {}, {kind}, whose bars do not come with these: give them in Python, as {call}{features}, context={{{}}})",
-        symbols.join(", "),
-        frames.join(", ")
-    ))
-}
-
-/// Name of the numbers of bars of other instruments in the account of functions. Files of earlier
-/// versions have none, nor has context in frames.
-pub(super) const CONTEXT_BARS: &str = "context_bars";
-/// Instruments that a report names one by one.
-const NAMED_MAX: usize = 8;
 /// Name of the column of the ends of labels.
 const LABEL_END: &str = "label_end";
 
@@ -629,162 +473,9 @@ impl Adding<'_> {
     }
 }
 
-impl FunctionAccount {
-    /// Columns of features and targets.
-    fn names(&self) -> Vec<&str> {
-        let features = self.columns.iter().map(|(name, _)| name.as_str());
-        features.chain(self.targets.iter().flat_map(|(names, _)| names.iter().map(String::as_str))).collect()
-    }
-
-    /// Account of functions that a file keeps.
-    pub(crate) fn provenance(&self) -> Value {
-        let mut json =
-            json!({ "frames": self.frames, "fingerprints": self.fingerprints, "warm_up_bars": self.warm_up });
-        if self.fingerprints.keys().any(|name| name.starts_with(CONTEXT)) {
-            json[CONTEXT_TIMING] = timing_json(&self.timing);
-        }
-        if !self.context_bars.is_empty() {
-            json[CONTEXT_BARS] = json!(self.context_bars);
-        }
-        if !self.context_reach.is_empty() {
-            json[ContextAccount::NAME] = json!(self.context_reach);
-        }
-        json
-    }
-
-    /// Functions whose source is another one than `provenance`, the account in a file, has.
-    pub(crate) fn changed(&self, provenance: &Value) -> Vec<String> {
-        changed_functions(provenance, &self.fingerprints)
-    }
-
-    /// Other instruments whose bars are others than those that the series with the account
-    /// `provenance` was made with.
-    pub(crate) fn changed_context(&self, provenance: &Value) -> BTreeSet<String> {
-        changed_context(provenance, &self.fingerprints)
-    }
-
-    /// Refuses bars of other instruments that begin later than those of the series at `path`, whose
-    /// account is `provenance`.
-    ///
-    /// # Errors
-    /// A data error that asks for all their bars.
-    pub(crate) fn require_whole_context(&self, provenance: &Value, path: &Path) -> Result<()> {
-        let mut context: Vec<String> = self.changed_context(provenance).into_iter().collect();
-        if context.is_empty() || !self.changed(provenance).is_empty() {
-            return Ok(());
-        }
-        let then = &provenance["functions"]["warm_up_bars"];
-        let is_more = |symbol: &str, bars: usize| then[symbol].as_u64().is_some_and(|then| bars as u64 > then);
-        let begins_later = |(symbol, bars): &(&String, &usize)| is_more(symbol, **bars);
-        let Some((symbol, &bars)) = self.warm_up.iter().find(begins_later) else { return Ok(()) };
-        let warm_ups = self.warm_up_by_function.get(symbol);
-        let is_late = |name: &String| {
-            let own = warm_ups.and_then(|warm_ups| warm_ups.get(&format!("{CONTEXT}{name}")));
-            own.is_some_and(|&bars| is_more(symbol, bars))
-        };
-        if context.iter().any(is_late) {
-            context.retain(is_late);
-        }
-        let other_times = context.iter().find_map(|symbol| self.other_times(symbol, provenance));
-        let remedy = self.remedy_of_other_timing(provenance).or(other_times).unwrap_or_else(|| {
-            "give all bars of the other instrument, those of then too, and not only new ones; where these are all, write their times on the clock of then".to_owned()
-        });
-        Err(Error::data(format!(
-            "{CONTEXT}{}: with these bars the first {} of {symbol} have no features, and fewer had none when {} was made; nothing was written: {remedy}",
-            context.join(", "),
-            plural(bars, "bar"),
-            path.display()
-        )))
-    }
-
-    /// The remedy where bars of `symbol` go on beyond the last one that the series with the account
-    /// `provenance` had, and none of them closes with it.
-    fn other_times(&self, symbol: &str, provenance: &Value) -> Option<String> {
-        let then = ContextAccount::read(provenance).last_close_time(symbol)?;
-        let own: Vec<&ContextReach> = self.reach.values().flatten().filter(|own| own.symbol() == symbol).collect();
-        let goes_on = own.iter().any(|own| own.first_open_time().is_some_and(|first| first < then));
-        (goes_on && !own.iter().any(|own| own.closes_at(then))).then(|| {
-            format!(
-                "the last bar of {symbol} closed at {}, and no bar closes then now: write its times on the clock of then",
-                utc(then)
-            )
-        })
-    }
-
-    /// The remedy where other instruments have another timing than in the series with the account
-    /// `provenance`.
-    pub(crate) fn remedy_of_other_timing(&self, provenance: &Value) -> Option<String> {
-        remedy_of_other_timing(provenance, &self.timing)
-    }
-
-    /// Functions, their columns and dropped bars, as a report has them.
-    pub(crate) fn facts(&self) -> Value {
-        let mut columns: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for (name, function) in &self.columns {
-            columns.entry(function).or_default().push(name);
-        }
-        json!({ "columns": columns, "targets": self.targets.as_ref().map(|(names, _)| names), "warm_up_bars": self.warm_up, "dropped_bars": self.without_value })
-    }
-
-    /// The same in words.
-    pub(crate) fn text(&self) -> String {
-        let is_context = |(_, function): &&(String, String)| function.starts_with(CONTEXT);
-        let context = self.columns.iter().filter(is_context).map(|(name, _)| name.as_str());
-        let context: Vec<&str> = context.collect();
-        let own: Vec<&str> = self.names().into_iter().filter(|name| !context.contains(name)).collect();
-        let mut text = String::new();
-        for (what, names) in [("columns of functions", own), ("features of other instruments", context)] {
-            if !names.is_empty() {
-                text.push_str(&format!("{what}: {}\n", names.join(", ")));
-            }
-        }
-        for (what, bars) in [("their warm-up", &self.warm_up), ("without a value", &self.without_value)] {
-            let mut some: Vec<String> = bars
-                .iter()
-                .filter(|(_, count)| **count > 0)
-                .map(|(symbol, count)| format!("{symbol} {count}"))
-                .collect();
-            let more = some.len().saturating_sub(NAMED_MAX);
-            some.truncate(NAMED_MAX);
-            some.extend((more > 0).then(|| format!("and of {more} more")));
-            if !some.is_empty() {
-                text.push_str(&format!("bars dropped as {what}: {}\n", some.join(", ")));
-            }
-        }
-        text
-    }
-
-    /// Columns and replayed calls, as a proof has them.
-    pub(crate) fn proven_facts(&self) -> Value {
-        json!({ "columns": self.names(), "calls": self.proof.calls, "cuts": self.proof.cuts })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::DAY_NS;
-
-    /// `predict --follow` was offered for data with functions and other instruments.
-    #[test]
-    fn a_series_names_its_further_inputs() {
-        let line = |names: &[&str]| {
-            let known: BTreeMap<&str, &str> = names.iter().map(|&name| (name, "0")).collect();
-            let provenance = json!({ "functions": { "fingerprints": known } });
-            FurtherInputs::read(&provenance, &[]).follow_in_python()
-        };
-        assert_eq!([line(&[]), line(&["target next"])], [None, None]);
-        let told = [line(&["context D1"]), line(&["calm", "change"]), line(&["change", "context D1", "target next"])];
-        let expected = [
-            "context D1; in Python, `run.follow(…, context=)`",
-            "function calm, change; in Python, `run.follow(…, features=)`",
-            "function change and context D1; in Python, `run.follow(…, features=, context=)`",
-        ];
-        assert_eq!(told, expected.map(|line| Some(format!("no `predict --follow`: {line}"))));
-        let provenance = json!({ "functions": { "fingerprints": { "change": "0", "context D1": "0" } } });
-        let given = ["change".to_owned(), "context D1".to_owned()];
-        assert_eq!(FurtherInputs::read(&provenance, &given).follow_in_python(), None);
-    }
 
     /// More bars of a context bring nothing where a function has no value before it.
     #[test]
@@ -796,26 +487,5 @@ mod tests {
         let found = [8, 9, 10].map(|bars| longest([("atr", bars), ("context SPY", 9), ("fall", 3)]));
         assert_eq!(found, [Some("SPY".to_owned()), None, None]);
         assert_eq!(longest([("atr", 0), ("context DXY", 7), ("context SPY", 5)]).as_deref(), Some("DXY"));
-    }
-
-    /// Missing bars were blamed for times on another clock.
-    #[test]
-    fn a_context_on_another_clock_is_told_from_a_part_of_it() {
-        let reach = |days: Range<i64>, later: i64| {
-            let opens: Vec<i64> = days.map(|day| day * DAY_NS + later).collect();
-            let closes = opens.iter().map(|time| time + DAY_NS).collect();
-            ContextReach::new("DXY".to_owned(), closes, opens)
-        };
-        let mut then = ContextAccount::default();
-        then.add(&reach(0..5, 0));
-        let provenance = json!({ "functions": { "context_reach": then } });
-        let remedy = |own: ContextReach| {
-            let reach = Arc::new(BTreeMap::from([(Timeframe::D1, vec![own])]));
-            FunctionAccount { reach, ..FunctionAccount::default() }.other_times("DXY", &provenance)
-        };
-        assert_eq!([reach(0..9, 0), reach(5..9, 0)].map(remedy), [None, None]);
-        let told = remedy(reach(0..9, DAY_NS / 2)).unwrap();
-        assert!(told.starts_with("the last bar of DXY closed at 1970-01-06"), "{told}");
-        assert!(told.ends_with("no bar closes then now: write its times on the clock of then"), "{told}");
     }
 }

@@ -8,6 +8,8 @@ mod context_timing;
 pub(crate) mod disk;
 mod existing_series;
 mod folder_files;
+mod function_account;
+mod function_inputs;
 mod functions;
 pub(crate) mod implausible;
 mod named_options;
@@ -27,10 +29,9 @@ pub use append::append;
 pub use bar_columns::{BarColumn, BarColumns, BarTimeColumn, BarTimes};
 pub use context_table::ContextTable;
 pub(crate) use existing_series::open_through_cache;
-pub use functions::FunctionInputs;
-pub(crate) use functions::{
-    FunctionUse, FurtherInputs, ReadBars, age_column, changed_functions, context_symbol, missing_context,
-};
+pub use function_inputs::FunctionInputs;
+pub(crate) use function_inputs::{FurtherInputs, age_column, changed_functions, context_symbol, missing_context};
+pub(crate) use functions::{FunctionUse, ReadBars};
 pub use megabatch_bars::Error as BarsError;
 pub use megabatch_bars::{
     BarFunctions, Bars, BinClock, ColumnFeature, ContextBars, ContextReach, ContextTiming, DateOrder, Feature,
