@@ -474,6 +474,58 @@ fn daily_bars_are_compared_by_the_clock_of_the_shorter_ones() {
     assert_eq!((compared.timeframe, compared.same, compared.different.count), (Timeframe::D1, 5, 0));
 }
 
+/// One to four closes of New York beside dates were bars of the next day.
+#[test]
+fn closes_in_utc_beside_dates_are_of_their_date() {
+    // March 2018 begins on a Thursday; the last date is Tuesday the 13th.
+    let prices = |day: u32| format!("{0},{1},{2},{0},1", 100 + day, 102 + day, 99 + day);
+    let dates: String = (1..=13)
+        .filter(|day| ![3, 4, 10, 11].contains(day))
+        .map(|day| format!("2018-03-{day:02},{}\n", prices(day)))
+        .collect();
+    // The date of a row and the day whose prices it has.
+    let rows = |hour: u32, days: &[[u32; 2]]| -> String {
+        days.iter().map(|[date, day]| format!("2018-03-{date:02}T{hour}:00:00Z,{}\n", prices(*day))).collect()
+    };
+    let own = |days: &[u32]| days.iter().map(|day| [*day, *day]).collect::<Vec<_>>();
+    let east = |days: &[u32]| days.iter().map(|day| [*day - 1, *day]).collect::<Vec<_>>();
+    for (closes, last_day, count) in [
+        (own(&[14]), 14, 10),
+        (own(&[14, 15]), 15, 11),
+        (own(&[14, 15, 16]), 16, 12),
+        (own(&[15, 16]), 16, 11),
+        // Rows of known dates.
+        (own(&[13]), 13, 9),
+        (own(&[13, 14]), 14, 10),
+        (own(&[9, 12, 13, 14]), 14, 10),
+        // Midnights of Dubai and Moscow.
+        (east(&[14]), 14, 10),
+        (east(&[13, 14, 15]), 15, 11),
+        (east(&[14, 15]), 15, 11),
+    ] {
+        for hour in [20, 21] {
+            let later = rows(hour, &closes);
+            let label = format!("{hour}: {closes:?}");
+            let as_one = format!("{dates}{later}");
+            let files = [("AAPL.csv", dates.as_str()), ("AAPL_2.csv", later.as_str())];
+            let options = ReadOptions { overlaps: Overlaps::EqualOnce, ..ReadOptions::default() };
+            let mut read = vec![read_texts(&files, &options).unwrap()];
+            // Two rows of a date are an error in one file.
+            if count == 9 + closes.len() {
+                read.push(read_texts(&[("AAPL.csv", as_one.as_str())], &options).unwrap());
+            }
+            for Recording { bars, summary, .. } in read {
+                assert_eq!(bars.len(), count, "{label}");
+                let last = (*bars.open_time.last().unwrap(), *bars.close.last().unwrap());
+                let expected = (17_590 + i64::from(last_day)) * 24 * 3_600_000_000_000;
+                assert_eq!(last, (expected, f64::from(100 + last_day)), "{label}");
+                let is_close = closes[0][0] == closes[0][1];
+                assert_eq!(summary.to_string().contains("it is the row of 2018-03-"), is_close, "{summary}");
+            }
+        }
+    }
+}
+
 /// 2,000 minutes and a file of six rows five minutes apart gave 2,000 bars, whatever was stated.
 #[test]
 fn bars_are_left_out_only_where_they_are_evidently_longer() {

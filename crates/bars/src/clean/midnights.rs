@@ -40,6 +40,9 @@ pub(crate) struct Midnights {
     are_utc: bool,
     /// Times of day at which they may be.
     times_of_day: [i64; 3],
+    /// True if rows in UTC at the close in New York are of their date, beside dates.
+    #[serde(default)]
+    have_closes: bool,
     /// The midnights in order of time. There is at least one.
     ns: Vec<i64>,
 }
@@ -72,7 +75,7 @@ impl Midnights {
                 SessionDays::SameDay => ns.iter().all(|&ns| is_american(ns)),
                 SessionDays::AsStamped => false,
             };
-        are_midnights.then_some(Midnights { are_utc, times_of_day, ns })
+        are_midnights.then_some(Midnights { are_utc, times_of_day, have_closes: false, ns })
     }
 
     /// The last of the midnights.
@@ -113,6 +116,9 @@ impl Midnights {
     /// another clock is of the date that it states. A row in UTC without an offset is of its day in
     /// UTC, beside dates, where no zone is known.
     pub(crate) fn before_row(&self, row: &BarRow, zone: Option<&Zone>) -> Option<RowTime> {
+        if let Some(date) = close_date(row).filter(|_| self.have_closes) {
+            return Some(date);
+        }
         let [_, commonest, _] = self.times_of_day;
         let are_dates = !self.are_utc && commonest == 0;
         let utc = Zone::utc();
@@ -150,11 +156,9 @@ impl Midnights {
     /// sessions, if it is after the `last` bar's, or the row repeats the bar of that date. That
     /// hour is a midnight of exchanges in the East, too: their next row is of the date after it.
     pub(crate) fn date_of_close(&self, row: &BarRow, last: i64, is_repeat: impl Fn(i64) -> bool) -> Option<RowTime> {
-        let RowTime::Utc(ns) = row.stamp else { return None };
-        let date = ns - time_of_day(ns);
-        let is_close = row.east_ns.is_none() && NEW_YORKS_CLOSE_NS.contains(&time_of_day(ns));
-        let is_next = (date > last || is_repeat(date)) && !is_at_a_weekend(date.div_euclid(DAY_NS));
-        (is_close && is_next && self.are_dates_of_weekdays()).then_some(RowTime::Wall(date))
+        let date = close_date(row)?;
+        let is_next = (date.ns() > last || is_repeat(date.ns())) && !is_date_at_a_weekend(date.ns());
+        (is_next && self.are_dates_of_weekdays()).then_some(date)
     }
 
     /// True for a midnight that may be of the day before on other clocks, beside dates of sessions.
@@ -235,6 +239,40 @@ impl FileMidnights {
         self.own.get(file).and_then(Option::as_ref).or(self.common.as_ref())
     }
 
+    /// True if rows in UTC at the close in New York, beside dates of sessions, are of their date.
+    /// They may be midnights in the East, too, which are of the date after it. Where they are too
+    /// few to tell by the days of the week, the dates do: the row of a date has its prices, or is
+    /// the first of that date.
+    fn show_closes(&self, sources: &[BarFile]) -> bool {
+        let rows = || sources.iter().flat_map(|source| source.rows.iter());
+        let closes: Vec<(i64, BarRow)> = rows().filter_map(|row| Some((close_date(&row)?.ns(), row))).collect();
+        let are_dates = self.own.iter().flatten().chain(&self.common).any(Midnights::are_dates_of_weekdays);
+        if !are_dates || closes.is_empty() || closes.iter().any(|(date, _)| is_date_at_a_weekend(*date)) {
+            return false;
+        }
+        let in_utc = rows().map(|row| row.stamp).filter(|stamp| stamp.is_utc());
+        if SessionDays::shown_by(in_utc.map(RowTime::ns)).is_some() {
+            return false;
+        }
+        let dated: HashMap<i64, BarRow> =
+            rows().filter(|row| !row.stamp.is_utc()).map(|row| (row.stamp.ns(), row)).collect();
+        // `None` for a date without a row.
+        let have_prices = |later_ns: i64| {
+            let one = |(date, row): &(i64, BarRow)| dated.get(&(date + later_ns)).map(|dated| dated.has_prices_of(row));
+            closes.iter().map(one).collect::<Vec<Option<bool>>>()
+        };
+        let (same, next) = (have_prices(0), have_prices(DAY_NS));
+        let end_week = closes.iter().any(|(date, _)| is_date_at_a_weekend(date + DAY_NS));
+        let are_first = !same.contains(&Some(false)) && !next.contains(&Some(true));
+        same.contains(&Some(true)) || end_week || are_first
+    }
+
+    /// Takes rows in UTC at the close in New York for those of their date, beside dates.
+    fn take_closes(&mut self) {
+        let dates = self.own.iter_mut().flatten().chain(&mut self.common).filter(|own| own.are_dates_of_weekdays());
+        dates.for_each(|dates| dates.have_closes = true);
+    }
+
     /// The last of them.
     pub(crate) fn recent(&self) -> Option<Midnights> {
         let last_own = || self.own.iter().flatten().next_back();
@@ -274,6 +312,12 @@ pub(crate) fn settle_days(sources: &mut [BarFile], base: Timeframe, zone: Option
             common.settle(source, zone)?;
         }
     }
+    if midnights.show_closes(sources) {
+        midnights.take_closes();
+        for (file, source) in sources.iter_mut().enumerate() {
+            midnights.for_file(file).map_or(Ok(()), |own| own.settle(source, zone))?;
+        }
+    }
     Ok(midnights)
 }
 
@@ -297,6 +341,17 @@ fn possible_times(commonest: i64) -> [i64; 3] {
     let [before, after] = [commonest - HOUR_NS, commonest + HOUR_NS].map(time_of_day);
     // No exchange is an hour behind UTC.
     [before, commonest, if commonest == 0 { 0 } else { after }]
+}
+
+/// The date of a row in UTC without an offset, if its time may be the close in New York.
+fn close_date(row: &BarRow) -> Option<RowTime> {
+    let RowTime::Utc(ns) = row.stamp else { return None };
+    let is_close = row.east_ns.is_none() && NEW_YORKS_CLOSE_NS.contains(&time_of_day(ns));
+    is_close.then(|| RowTime::Wall(ns - time_of_day(ns)))
+}
+
+fn is_date_at_a_weekend(ns: i64) -> bool {
+    is_at_a_weekend(ns.div_euclid(DAY_NS))
 }
 
 fn time_of_day(ns: i64) -> i64 {

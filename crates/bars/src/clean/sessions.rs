@@ -56,7 +56,7 @@ impl SessionDays {
     }
 
     /// The same; `None` where the bars leave it open.
-    fn shown_by(opens: impl Iterator<Item = i64>) -> Option<Self> {
+    pub(crate) fn shown_by(opens: impl Iterator<Item = i64>) -> Option<Self> {
         let counts = DayCounts::new(opens, is_at_a_weekend);
         let DayCounts { bars, same, next, are_before_noon, .. } = counts;
         if bars < BARS_MIN {

@@ -186,6 +186,12 @@ impl BarRow {
         self.stated_time().unwrap_or(self.stamp.ns()) % DAY_NS == 0
     }
 
+    /// True if both have the same four prices.
+    pub(crate) fn has_prices_of(&self, other: &BarRow) -> bool {
+        let prices = |row: &BarRow| [row.open, row.high, row.low, row.close];
+        prices(self) == prices(other)
+    }
+
     /// True if both have the same values.
     pub(crate) fn is_copy_of(&self, other: &BarRow) -> bool {
         let numbers = |row: &BarRow| [row.open, row.high, row.low, row.close, row.volume, row.spread];

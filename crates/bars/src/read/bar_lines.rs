@@ -575,7 +575,10 @@ impl BarLines {
         }
         let told = own.as_ref().or(known)?;
         let last = self.reached.or(self.known_until);
-        let is_repeat = |date: i64| self.doubts.is_repeat(&row.bar(date));
+        let repeats_last = |date: i64| {
+            self.last.as_ref().is_some_and(|(open_time, last)| *open_time == date && last.has_prices_of(row))
+        };
+        let is_repeat = |date: i64| repeats_last(date) || self.doubts.is_repeat(&row.bar(date));
         told.before_row(row, self.clock.zone(row).ok()).or_else(|| told.date_of_close(row, last?, is_repeat))
     }
 
