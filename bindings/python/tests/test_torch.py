@@ -68,6 +68,20 @@ class Tensors(InFolder):
             np.testing.assert_array_equal(one["sample"], same["sample"])
         self.assertNotEqual(first.tolist(), same["sample"].tolist())
 
+    @unittest.skipIf(fake_torch.IS_REAL, "the example trains with Lightning itself")
+    def test_a_wrong_argument_of_a_data_module_is_named(self) -> None:
+        ds, made = self.series(), mb.lightning.DataModule
+        path: Any = str(ds.path)
+        # `'purge' is an invalid keyword argument for split()` was all that it said.
+        with self.assertRaisesRegex(mb.ConfigError, r"^dataset='.*expected a dataset: give mb.open\(path\)$"):
+            made(path, 64)
+        wrong: Any = {"batchsize": 3}
+        with self.assertRaisesRegex(TypeError, "^DataModule has no option batchsize; did you mean batch_size?"):
+            made(ds, **wrong)
+        wrong = {"num_workers": 2}
+        with self.assertRaisesRegex(TypeError, "^leave out num_workers, an option of PyTorch's DataLoader"):
+            made(ds, **wrong)
+
     @unittest.skipIf(fake_torch.IS_REAL, "the trainer is made up")
     def test_each_process_of_lightning_has_its_part_of_each_batch(self) -> None:
         ds = self.series()

@@ -93,6 +93,9 @@ class Pool(InFolder):
         no: Any = "no"
         with self.assertRaisesRegex(mb.ConfigError, "^stitching='no': expected True or False$"):
             mb.torch.use_pool(no)
+        unknown: Any = {"bugdet": "4GiB"}
+        with self.assertRaisesRegex(TypeError, r"^use_pool\(\) has no option bugdet; did you mean budget\?"):
+            mb.torch.use_pool(**unknown)
         self.use()
         with self.assertRaisesRegex(mb.ConfigError, "one pool"):
             mb.torch.use_pool()

@@ -66,15 +66,15 @@ def checked_place(state: Mapping[str, Any], batches_in: Callable[[int], int], pa
     return epoch, batch
 
 
-def refuse_unknown(names: Iterable[str], options: Iterable[str]) -> None:
-    """Refuses names that are no options of a loader."""
+def refuse_unknown(names: Iterable[str], options: Iterable[str], owner: str = "a loader") -> None:
+    """Refuses names that are no options of `owner`."""
     for name in names:
         if name in _OF_PYTORCH:
             raise TypeError(f"leave out {name}, an option of PyTorch's DataLoader: {_OF_PYTORCH[name]}")
         known = list(options)
         nearest = difflib.get_close_matches(name, known, 1)
         meant = f"did you mean {nearest[0]}? Its" if nearest else "its"
-        raise TypeError(f"a loader has no option {name}; {meant} options are {', '.join(known)}")
+        raise TypeError(f"{owner} has no option {name}; {meant} options are {', '.join(known)}")
 
 
 class InTurn:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from ._arguments import require
+from ._loader_arguments import refuse_unknown
 from ._requirements import required
 from .dataset import Dataset
 from .errors import ConfigError
@@ -19,6 +21,8 @@ with required("megabatch.lightning"):
         from pytorch_lightning import LightningDataModule
 
 __all__ = ["DataModule"]
+
+_OPTIONS = ("batch_size", "fractions", "purge", "seed", "run_length")
 
 
 class DataModule(LightningDataModule):
@@ -36,8 +40,11 @@ class DataModule(LightningDataModule):
         purge: str = "auto",
         seed: int = 0,
         run_length: int | None = None,
+        **others: NoReturn,
     ) -> None:
         super().__init__()
+        refuse_unknown(others, _OPTIONS, "DataModule")
+        require(isinstance(dataset, Dataset), dataset, "dataset", "a dataset: give mb.open(path)")
         self.train_part, self.validation_part, self.test_part = dataset.split(fractions, purge=purge)
         self.batch_size = batch_size
         self._order: TensorOptions = {"shuffle": True, "seed": seed, "run_length": run_length}

@@ -13,10 +13,11 @@ import os
 import pickle
 import warnings
 from collections.abc import Iterator
-from typing import Any, Union
+from typing import Any, NoReturn, Union
 
 from . import _megabatch
 from ._arguments import flag
+from ._loader_arguments import refuse_unknown
 from ._requirements import required
 from .errors import ConfigError, DeviceError
 
@@ -49,7 +50,9 @@ class MemoryGrowthWarning(UserWarning):
     """Memory that grows from epoch to epoch."""
 
 
-def use_pool(stitching: bool = True, budget: int | str | None = None, leave: int | str = 1 << 30) -> None:
+def use_pool(
+    stitching: bool = True, budget: int | str | None = None, leave: int | str = 1 << 30, **others: NoReturn
+) -> None:
     """Gives PyTorch's CUDA tensors memory from megabatch's pool, which does not fragment: scattered free pieces are
     mapped side by side for a large tensor. Call it before anything of CUDA.
 
@@ -58,6 +61,7 @@ def use_pool(stitching: bool = True, budget: int | str | None = None, leave: int
     "CUDA out of memory". CUDA graphs, `torch.compile(mode="reduce-overhead")`, `torch.backends.cudnn.benchmark`,
     `torch.cuda.MemPool` and tensors shared with other processes need PyTorch's own allocator and are refused."""
     global _pool
+    refuse_unknown(others, ("stitching", "budget", "leave"), "use_pool()")
     stitching = flag(stitching, "stitching")
     if _pool is not None:
         raise ConfigError("use_pool() was called before: a process has one pool")
