@@ -46,13 +46,15 @@ def order_of(state: Any, kind: str, path: Any = None) -> Mapping[str, Any]:
     """What decides the order of the loader that gave `state`, which is of `kind` and version 1."""
     if not isinstance(state, Mapping):
         raise wrong(state, "state", f"what state_dict() of a {kind} gives", path)
+    where = "" if path is None else f"{path}: "
+    version = state.get("version", 1)
+    if version != 1:
+        raise ConfigError(f"{where}the state is of version {version}, and this {kind} reads 1", key="version")
     if not isinstance(state.get("order"), Mapping):
         inner = [key for key, own in state.items() if isinstance(own, Mapping) and "order" in own]
         advice = f"give state[{inner[0]!r}] of it" if inner else f"expected what state_dict() of a {kind} gives"
         names = ", ".join(map(str, state)) or "nothing"
-        raise ConfigError(f"{'' if path is None else f'{path}: '}the state has {names}: {advice}", key="state")
-    if state.get("version") != 1:
-        raise wrong(state.get("version"), "version", f"1, as the state of a {kind} has it", path)
+        raise ConfigError(f"{where}the state has {names}: {advice}", key="state")
     found: Mapping[str, Any] = state["order"]
     return found
 
