@@ -2,7 +2,7 @@
 
     mb.torch.use_pool()      # before the first CUDA tensor
 
-Without a pool, as on a machine without a GPU, `scope`, `epoch`, `record` and `reset_peak` do nothing; what tells or writes
+Without a pool, as on a machine without a GPU, `scope`, `epoch` and `reset_peak` do nothing; what records, tells or writes
 something raises `ConfigError`. See docs/guide/out-of-memory.md.
 """
 
@@ -73,7 +73,15 @@ def use_pool(
         raise ConfigError(
             "torch.backends.cudnn.benchmark measures with PyTorch's own allocator: set it to False, or leave out use_pool()"
         )
-    pool = _megabatch.TorchPool(stitching=stitching, budget=None if budget is None else str(budget), leave=str(leave))
+    try:
+        pool = _megabatch.TorchPool(stitching=stitching, budget=None if budget is None else str(budget), leave=str(leave))
+    except DeviceError:
+        if torch.cuda.is_available():
+            raise
+        raise DeviceError(
+            "the pool needs a GPU, and PyTorch finds none here; in a program that also runs without one, call use_pool() "
+            "after `if torch.cuda.is_available():`"
+        ) from None
     functions = dict(pool.callbacks())
     allocator = torch._C._cuda_customAllocator(functions["malloc"], functions["free"])
     allocator.set_record_stream_fn(functions["record_stream"])
@@ -143,8 +151,7 @@ def memory_snapshot(path: str | os.PathLike[str] | None = None, device: Device =
 
 def record(device: Device = None) -> None:
     """Records the last 200,000 events from now on, for `memory_snapshot`."""
-    if _pool is not None:
-        _pool.record(_index(device), None)
+    _the_pool().record(_index(device), None)
 
 
 @contextlib.contextmanager
