@@ -38,7 +38,9 @@ class Tensors(InFolder):
     def test_states_are_those_of_the_loader(self) -> None:
         ds = self.series()
         batches: Any = ds.torch(64, shuffle=True)
+        self.assertEqual(batches.epoch, 0)
         whole = [np.asarray(batch["sample"]) for batch in batches]
+        self.assertEqual(batches.epoch, 1)
         half = iter(ds.torch(64, shuffle=True))
         other: Any = ds.torch(64, shuffle=True)
         reader: Any = ds.torch(64, shuffle=True)
