@@ -27,7 +27,7 @@ from ._html import table
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport, count_missing
 from ._options_help import given
-from ._requirements import required
+from ._requirements import ARRAYS, required
 from ._settings_types import Settings
 from ._wording import in_python, with_arguments
 from .errors import ConfigError, DataError, MegabatchError
@@ -437,7 +437,7 @@ class Dataset:
         With `overlap` windows of consecutive samples that are evenly apart are views of the bars: what is written to
         one is seen in others. `help(mb.TensorOptions)` explains the other options."""
         options = given(TensorOptions, locals())
-        with required("dataset.torch()"):
+        with required("dataset.torch()", ARRAYS):
             from ._torch import TensorBatches
 
         overlap = _arguments.flag(overlap, "overlap")
@@ -448,7 +448,7 @@ class Dataset:
     def tensors(self, device: DeviceName = "cpu", *, dtype: NumberType | None = None) -> SeriesTensors:
         """The samples of a series on a device: its bars, what finds windows in them, and targets. `dtype` is that of the
         bars, torch.float16 or torch.bfloat16."""
-        with required("dataset.tensors()"):
+        with required("dataset.tensors()", ARRAYS):
             from ._tensors import series_tensors
 
         whole = series_tensors(self, device, dtype)
