@@ -8,7 +8,9 @@ import subprocess
 import sys
 import types
 import unittest
+import warnings
 from typing import Any
+from unittest import mock
 
 import fake_torch
 import megabatch as mb
@@ -34,6 +36,29 @@ class Tensors(InFolder):
     def test_tensors_have_memory_of_their_own(self) -> None:
         with self.assertRaisesRegex(TypeError, "give device"):
             self.series().torch(64, overlap=True)
+
+    def test_processes_without_ranks_and_with_unequal_parts_are_warned_of(self) -> None:
+        ds = self.series()
+        one: Any = {}
+        there = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 2)
+        away = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: False)
+        two, three = ({"rank": 0, "world_size": world} for world in (2, 3))
+        unequal = "batch_size=64 is no multiple of world_size=3: the processes have unequal parts"
+        for distributed, options, text in (
+            (there, one, "torch.distributed has 2 processes, and each gets all batches of this loader: give rank="),
+            (there, two, None),
+            (there, three, unequal),
+            (away, three, unequal),
+            (away, one, None),
+        ):
+            with mock.patch.dict(sys.modules, {"torch.distributed": distributed}), warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                ds.torch(64, **options)
+                ds.loader(64, **options)
+            self.assertEqual(len(said), int(text is not None))
+            if text is not None:
+                self.assertIn(text, str(said[0].message))
+                self.assertEqual(said[0].filename, __file__)
 
     def test_states_are_those_of_the_loader(self) -> None:
         ds = self.series()

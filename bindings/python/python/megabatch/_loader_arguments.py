@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -34,6 +36,32 @@ def checked_ranks(
         most = f"{count} at most, as there are {count} {unit} and each process needs one"
         require(world_size == 1 or count >= world_size, world_size, "world_size", most, path)
     return rank, world_size
+
+
+def warn_of_missing_ranks(world_size: int) -> None:
+    """Warns the caller's caller where each process of `torch.distributed` would have all batches."""
+    # A program that has not imported it has no processes of it.
+    distributed: Any = sys.modules.get("torch.distributed")
+    if world_size > 1 or distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return
+    processes = distributed.get_world_size()
+    if processes > 1:
+        warnings.warn(
+            f"torch.distributed has {processes} processes, and each gets all batches of this loader: give "
+            "rank=torch.distributed.get_rank() and world_size=torch.distributed.get_world_size()",
+            stacklevel=3,
+        )
+
+
+def warn_of_unequal_parts(batch_size: int | None, world_size: int) -> None:
+    """Warns the caller's caller where processes have unequal parts of a batch; they share none if `batch_size` is `None`."""
+    if batch_size is not None and batch_size % world_size:
+        warnings.warn(
+            f"batch_size={batch_size} is no multiple of world_size={world_size}: the processes have unequal parts of a "
+            "batch, and DistributedDataParallel averages their means; take a multiple and drop_last=True, or weight the "
+            "loss by the samples of each",
+            stacklevel=3,
+        )
 
 
 def leaves_out_remainder(count: int, batch_size: int, world_size: int) -> bool:

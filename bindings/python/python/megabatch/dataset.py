@@ -26,6 +26,7 @@ from ._features import triple_barrier
 from ._html import table
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport, count_missing
+from ._loader_arguments import warn_of_missing_ranks, warn_of_unequal_parts
 from ._options_help import given
 from ._requirements import ARRAYS, required
 from ._settings_types import Settings
@@ -443,7 +444,10 @@ class Dataset:
         overlap = _arguments.flag(overlap, "overlap")
         if device is None and (overlap or dtype is not None):
             raise TypeError("overlap and dtype are of batches on a device: give device, which may be cpu")
-        return TensorBatches(self.loader(batch_size, **options), device, dtype, overlap)
+        loader = self.loader(batch_size, **options)
+        warn_of_missing_ranks(loader._options["world_size"])
+        warn_of_unequal_parts(loader._options["batch_size"], loader._options["world_size"])
+        return TensorBatches(loader, device, dtype, overlap)
 
     def tensors(self, device: DeviceName = "cpu", *, dtype: NumberType | None = None) -> SeriesTensors:
         """The samples of a series on a device: its bars, what finds windows in them, and targets. `dtype` is that of the

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from ._arguments import require
-from ._loader_arguments import refuse_unknown
+from ._loader_arguments import refuse_unknown, warn_of_unequal_parts
 from ._requirements import required
 from .dataset import Dataset
 from .errors import ConfigError
@@ -14,6 +14,8 @@ from .loader import TensorOptions
 
 with required("megabatch.lightning"):
     import torch.utils.data
+
+    from ._torch import TensorBatches
 
     try:
         from lightning.pytorch import LightningDataModule
@@ -72,7 +74,8 @@ class DataModule(LightningDataModule):
             if self.batch_size < world:
                 raise self._too_few(self.train_part, world)
             options: TensorOptions = {**self._order, "rank": rank, "world_size": world}
-            batches: Any = self.train_part.torch(self.batch_size, **options)
+            warn_of_unequal_parts(self.batch_size, world)
+            batches: Any = TensorBatches(self.train_part.loader(self.batch_size, **options))
             if self._training is not None:
                 batches.load_state_dict(self._training.state_dict())
             self._training, self._ranks = batches, (rank, world)
@@ -86,7 +89,7 @@ class DataModule(LightningDataModule):
         size = next((size for size in sizes if not 0 < len(part) % size < world), None)
         if size is None or self.batch_size < world:
             raise self._too_few(part, world)
-        batches: Any = part.torch(size, rank=rank, world_size=world)
+        batches: Any = TensorBatches(part.loader(size, rank=rank, world_size=world))
         return torch.utils.data.DataLoader(batches, batch_size=None, num_workers=0)
 
     def _too_few(self, part: Dataset, world: int) -> ConfigError:
