@@ -104,7 +104,8 @@ class Pool(InFolder):
         import torch
 
         error = mb.DeviceError("no driver; install one, or use cpu")
-        for is_there, text in ((False, r"^the pool needs a GPU.* `if torch.cuda.is_available\(\):`$"), (True, "^no driver")):
+        needs = r"^the pool needs a GPU.* `if torch.cuda.is_available\(\):`$"
+        for is_there, text in ((False, needs), (True, "^no driver")):
             with (
                 mock.patch.object(_megabatch, "TorchPool", side_effect=error),
                 mock.patch.object(torch.cuda, "is_available", lambda: is_there, create=True),

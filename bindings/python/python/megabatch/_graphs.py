@@ -19,7 +19,14 @@ from . import _megabatch
 from ._arguments import flag, mask_places, require, whole_number, wrong
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
-from ._loader_arguments import InTurn, checked_place, checked_ranks, refuse_unknown, warn_of_missing_ranks, warn_of_unequal_parts
+from ._loader_arguments import (
+    InTurn,
+    checked_place,
+    checked_ranks,
+    refuse_unknown,
+    warn_of_missing_ranks,
+    warn_of_unequal_parts,
+)
 from ._requirements import required
 from .errors import ConfigError, DataError
 from .loader import require_same_data, require_same_order
