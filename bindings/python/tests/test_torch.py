@@ -60,6 +60,17 @@ class Tensors(InFolder):
                 self.assertIn(text, str(said[0].message))
                 self.assertEqual(said[0].filename, __file__)
 
+    @unittest.skipIf(fake_torch.IS_REAL, "the trainer is made up")
+    def test_a_data_module_has_ranks_and_warns_of_unequal_parts_alone(self) -> None:
+        there = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 2)
+        for batch_size, count in ((64, 0), (35, 1)):
+            module: Any = mb.lightning.DataModule(self.series(), batch_size)
+            module.trainer = types.SimpleNamespace(global_rank=0, world_size=2)
+            with mock.patch.dict(sys.modules, {"torch.distributed": there}), warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                module.train_dataloader(), module.val_dataloader(), module.test_dataloader()
+            self.assertEqual(["is no multiple of world_size=2" in str(one.message) for one in said], [True] * count)
+
     def test_states_are_those_of_the_loader(self) -> None:
         ds = self.series()
         batches: Any = ds.torch(64, shuffle=True)
