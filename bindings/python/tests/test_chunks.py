@@ -347,6 +347,11 @@ class States(Windows):
         parts = [samples(rank) for rank in ranks]
         self.assertEqual([sum(own, []) for own in zip(*parts)], expected)
 
+    def test_unequal_parts_of_a_batch_are_warned_of(self) -> None:
+        self.windows()
+        with self.assertWarnsRegex(UserWarning, f"batch_size={BATCH} is no multiple of world_size=3"):
+            self.loader(rank=0, world_size=3)
+
     def test_a_state_of_other_batches_is_refused(self) -> None:
         state = self.loader(shuffle=True).state_dict()
         others: dict[str, dict[str, Any]] = {

@@ -441,7 +441,7 @@ class Graphs(InFolder):
         self.assertEqual(mb.graph.build(points, out, kind="edge-list")["state"], "unchanged")
         ds = mb.open(out)
         self.assertEqual((ds.layout, ds.facts["graphs"]), ("graphs", 1))
-        with self.assertRaisesRegex(mb.ConfigError, "no loader gathers"):
+        with self.assertRaisesRegex(mb.ConfigError, r"graphs.mbg: a file of graphs, which another loader gathers: mb.graph.open\(path\).loader\(\)$"):
             ds.loader()
         with self.assertRaisesRegex(mb.ConfigError, "kind=ring: expected correlation"):
             mb.graph.build(points, out, kind="ring")

@@ -316,6 +316,17 @@ class Graphs(InFolder):
             with self.assertRaisesRegex(mb.DeviceError, "finds no GPU: give device='cpu'"):
                 self.graphs.loader(4, device="cuda")
 
+    @unittest.skipUnless(fake_torch.IS_REAL, "PyTorch: cargo xtask python test --torch")
+    def test_processes_with_unequal_parts_of_a_batch_of_tensors_are_warned_of(self) -> None:
+        with self.assertWarnsRegex(UserWarning, "batch_size=7 is no multiple of world_size=2"):
+            self.graphs.loader(7, world_size=2, device="cpu")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            self.graphs.loader(7, world_size=2)
+            self.graphs.loader(8, world_size=2, device="cpu")
+            # Ranks take whole batches in turn.
+            self.graphs.loader(7, nodes=1000, world_size=2, device="cpu")
+
     def test_processes_read_the_same_file(self) -> None:
         expected = float(sum(plain["x"].sum() for plain in self.plain))
         OPENED[:] = [self.graphs]

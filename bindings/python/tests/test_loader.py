@@ -301,6 +301,8 @@ class States(InFolder):
         for wrong, text in (
             ({}, "the state has nothing: expected what state_dict"),
             (None, "state=None: expected what state_dict"),
+            ({"version": 2}, "^the state is of version 2, and this loader reads 1$"),
+            ({**state, "version": 2}, "^the state is of version 2, and this loader reads 1$"),
             ({"model": {}, "batches": state}, r"the state has model, batches: give state\['batches'\] of it"),
         ):
             with self.assertRaisesRegex(mb.ConfigError, text):

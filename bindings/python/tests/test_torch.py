@@ -8,7 +8,9 @@ import subprocess
 import sys
 import types
 import unittest
+import warnings
 from typing import Any
+from unittest import mock
 
 import fake_torch
 import megabatch as mb
@@ -35,10 +37,46 @@ class Tensors(InFolder):
         with self.assertRaisesRegex(TypeError, "give device"):
             self.series().torch(64, overlap=True)
 
+    def test_processes_without_ranks_and_with_unequal_parts_are_warned_of(self) -> None:
+        ds = self.series()
+        one: Any = {}
+        there = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 2)
+        away = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: False)
+        two, three = ({"rank": 0, "world_size": world} for world in (2, 3))
+        unequal = "batch_size=64 is no multiple of world_size=3: the processes have unequal parts"
+        for distributed, options, text in (
+            (there, one, "torch.distributed has 2 processes, and each gets all batches of this loader: give rank="),
+            (there, two, None),
+            (there, three, unequal),
+            (away, three, unequal),
+            (away, one, None),
+        ):
+            with mock.patch.dict(sys.modules, {"torch.distributed": distributed}), warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                ds.torch(64, **options)
+                ds.loader(64, **options)
+            self.assertEqual(len(said), int(text is not None))
+            if text is not None:
+                self.assertIn(text, str(said[0].message))
+                self.assertEqual(said[0].filename, __file__)
+
+    @unittest.skipIf(fake_torch.IS_REAL, "the trainer is made up")
+    def test_a_data_module_has_ranks_and_warns_of_unequal_parts_alone(self) -> None:
+        there = types.SimpleNamespace(is_available=lambda: True, is_initialized=lambda: True, get_world_size=lambda: 2)
+        for batch_size, count in ((64, 0), (35, 1)):
+            module: Any = mb.lightning.DataModule(self.series(), batch_size)
+            module.trainer = types.SimpleNamespace(global_rank=0, world_size=2)
+            with mock.patch.dict(sys.modules, {"torch.distributed": there}), warnings.catch_warnings(record=True) as said:
+                warnings.simplefilter("always")
+                module.train_dataloader(), module.val_dataloader(), module.test_dataloader()
+            self.assertEqual(["is no multiple of world_size=2" in str(one.message) for one in said], [True] * count)
+
     def test_states_are_those_of_the_loader(self) -> None:
         ds = self.series()
         batches: Any = ds.torch(64, shuffle=True)
+        self.assertEqual(batches.epoch, 0)
         whole = [np.asarray(batch["sample"]) for batch in batches]
+        self.assertEqual(batches.epoch, 1)
         half = iter(ds.torch(64, shuffle=True))
         other: Any = ds.torch(64, shuffle=True)
         reader: Any = ds.torch(64, shuffle=True)
@@ -67,6 +105,20 @@ class Tensors(InFolder):
         for one, same in zip(batches, other.train_dataloader()):
             np.testing.assert_array_equal(one["sample"], same["sample"])
         self.assertNotEqual(first.tolist(), same["sample"].tolist())
+
+    @unittest.skipIf(fake_torch.IS_REAL, "the example trains with Lightning itself")
+    def test_a_wrong_argument_of_a_data_module_is_named(self) -> None:
+        ds, made = self.series(), mb.lightning.DataModule
+        path: Any = str(ds.path)
+        # `'purge' is an invalid keyword argument for split()` was all that it said.
+        with self.assertRaisesRegex(mb.ConfigError, r"^dataset='.*expected a dataset: give mb.open\(path\)$"):
+            made(path, 64)
+        wrong: Any = {"batchsize": 3}
+        with self.assertRaisesRegex(TypeError, "^DataModule has no option batchsize; did you mean batch_size?"):
+            made(ds, **wrong)
+        wrong = {"num_workers": 2}
+        with self.assertRaisesRegex(TypeError, "^leave out num_workers, an option of PyTorch's DataLoader"):
+            made(ds, **wrong)
 
     @unittest.skipIf(fake_torch.IS_REAL, "the trainer is made up")
     def test_each_process_of_lightning_has_its_part_of_each_batch(self) -> None:

@@ -93,17 +93,34 @@ class Pool(InFolder):
         no: Any = "no"
         with self.assertRaisesRegex(mb.ConfigError, "^stitching='no': expected True or False$"):
             mb.torch.use_pool(no)
+        unknown: Any = {"bugdet": "4GiB"}
+        with self.assertRaisesRegex(TypeError, r"^use_pool\(\) has no option bugdet; did you mean budget\?"):
+            mb.torch.use_pool(**unknown)
         self.use()
         with self.assertRaisesRegex(mb.ConfigError, "one pool"):
             mb.torch.use_pool()
 
+    def test_a_machine_without_a_gpu_is_told_so(self) -> None:
+        import torch
+
+        error = mb.DeviceError("no driver; install one, or use cpu")
+        needs = r"^the pool needs a GPU.* `if torch.cuda.is_available\(\):`$"
+        for is_there, text in ((False, needs), (True, "^no driver")):
+            with (
+                mock.patch.object(_megabatch, "TorchPool", side_effect=error),
+                mock.patch.object(torch.cuda, "is_available", lambda: is_there, create=True),
+                self.assertRaisesRegex(mb.DeviceError, text),
+            ):
+                mb.torch.use_pool()
+        self.assertIsNone(mb.torch._pool)
+
     def test_marks_of_a_program_do_nothing_without_a_pool(self) -> None:
         with mock.patch.object(sys.modules["torch"].cuda, "current_device", side_effect=AssertionError("no GPU")):
             with mb.torch.scope("encoder"):
-                mb.torch.record()
                 mb.torch.reset_peak()
             self.assertEqual(mb.torch.epoch(), {})
-            for told in (mb.torch.memory_summary, mb.torch.memory_snapshot, mb.torch.trace(self.folder / "t").__enter__):
+            trace = mb.torch.trace(self.folder / "t").__enter__
+            for told in (mb.torch.memory_summary, mb.torch.memory_snapshot, mb.torch.record, trace):
                 with self.assertRaisesRegex(mb.ConfigError, "there is no pool: call mb.torch.use_pool"):
                     told()
 

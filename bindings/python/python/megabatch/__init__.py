@@ -20,7 +20,7 @@ from . import graph, memory, synth
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport
 from ._megabatch import __version__
-from ._requirements import required
+from ._requirements import ARRAYS, required
 from ._settings_types import (
     DataSettings,
     DistributedSettings,
@@ -134,6 +134,7 @@ __all__ = [
 
 
 _LAZY = ("ChunkDataLoader", "collate", "lightning", "scatter", "torch")
+_LOADERS = ("ChunkDataLoader", "collate")
 
 
 def __dir__() -> list[str]:
@@ -146,7 +147,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        with required(f"megabatch.{name}"):
+        with required(f"megabatch.{name}", ARRAYS if name in _LOADERS else None):
             return _imported(name)
     except ModuleNotFoundError as error:
         # `from megabatch import …` has a message of its own in the place of that of an AttributeError.

@@ -19,7 +19,14 @@ from . import _megabatch
 from ._arguments import flag, mask_places, require, whole_number, wrong
 from ._cross_sections import CrossSections
 from ._graph_forms import forms
-from ._loader_arguments import InTurn, checked_place, checked_ranks, refuse_unknown
+from ._loader_arguments import (
+    InTurn,
+    checked_place,
+    checked_ranks,
+    refuse_unknown,
+    warn_of_missing_ranks,
+    warn_of_unequal_parts,
+)
 from ._requirements import required
 from .errors import ConfigError, DataError
 from .loader import require_same_data, require_same_order
@@ -288,6 +295,9 @@ class Graphs(Sequence[Graph]):
         items = self if dataset is None else CrossSections(self, dataset)
         shared = bounds["batch_size"] if nodes is None and edges is None else None
         rank, world_size = checked_ranks(rank, world_size, shared, len(items), "graphs")
+        if pyg or device is not None:
+            warn_of_missing_ranks(world_size)
+            warn_of_unequal_parts(shared, world_size)
         if device is not None:
             with required("graphs.loader(device=...)", _ARRAYS):
                 from ._devices import checked_device

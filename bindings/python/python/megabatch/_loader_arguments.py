@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn
 
@@ -36,6 +38,32 @@ def checked_ranks(
     return rank, world_size
 
 
+def warn_of_missing_ranks(world_size: int) -> None:
+    """Warns the caller's caller where each process of `torch.distributed` would have all batches."""
+    # A program that has not imported it has no processes of it.
+    distributed: Any = sys.modules.get("torch.distributed")
+    if world_size > 1 or distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return
+    processes = distributed.get_world_size()
+    if processes > 1:
+        warnings.warn(
+            f"torch.distributed has {processes} processes, and each gets all batches of this loader: give "
+            "rank=torch.distributed.get_rank() and world_size=torch.distributed.get_world_size()",
+            stacklevel=3,
+        )
+
+
+def warn_of_unequal_parts(batch_size: int | None, world_size: int) -> None:
+    """Warns the caller's caller where processes have unequal parts of a batch; they share none if `batch_size` is `None`."""
+    if batch_size is not None and batch_size % world_size:
+        warnings.warn(
+            f"batch_size={batch_size} is no multiple of world_size={world_size}: the processes have unequal parts of a "
+            "batch, and DistributedDataParallel averages their means; take a multiple and drop_last=True, or weight the "
+            "loss by the samples of each",
+            stacklevel=3,
+        )
+
+
 def leaves_out_remainder(count: int, batch_size: int, world_size: int) -> bool:
     """True if a last batch has fewer samples than there are processes: one without a sample would take no step, or one
     whose loss is NaN."""
@@ -46,13 +74,15 @@ def order_of(state: Any, kind: str, path: Any = None) -> Mapping[str, Any]:
     """What decides the order of the loader that gave `state`, which is of `kind` and version 1."""
     if not isinstance(state, Mapping):
         raise wrong(state, "state", f"what state_dict() of a {kind} gives", path)
+    where = "" if path is None else f"{path}: "
+    version = state.get("version", 1)
+    if version != 1:
+        raise ConfigError(f"{where}the state is of version {version}, and this {kind} reads 1", key="version")
     if not isinstance(state.get("order"), Mapping):
         inner = [key for key, own in state.items() if isinstance(own, Mapping) and "order" in own]
         advice = f"give state[{inner[0]!r}] of it" if inner else f"expected what state_dict() of a {kind} gives"
         names = ", ".join(map(str, state)) or "nothing"
-        raise ConfigError(f"{'' if path is None else f'{path}: '}the state has {names}: {advice}", key="state")
-    if state.get("version") != 1:
-        raise wrong(state.get("version"), "version", f"1, as the state of a {kind} has it", path)
+        raise ConfigError(f"{where}the state has {names}: {advice}", key="state")
     found: Mapping[str, Any] = state["order"]
     return found
 
@@ -66,15 +96,15 @@ def checked_place(state: Mapping[str, Any], batches_in: Callable[[int], int], pa
     return epoch, batch
 
 
-def refuse_unknown(names: Iterable[str], options: Iterable[str]) -> None:
-    """Refuses names that are no options of a loader."""
+def refuse_unknown(names: Iterable[str], options: Iterable[str], owner: str = "a loader") -> None:
+    """Refuses names that are no options of `owner`."""
     for name in names:
         if name in _OF_PYTORCH:
             raise TypeError(f"leave out {name}, an option of PyTorch's DataLoader: {_OF_PYTORCH[name]}")
         known = list(options)
         nearest = difflib.get_close_matches(name, known, 1)
         meant = f"did you mean {nearest[0]}? Its" if nearest else "its"
-        raise TypeError(f"a loader has no option {name}; {meant} options are {', '.join(known)}")
+        raise TypeError(f"{owner} has no option {name}; {meant} options are {', '.join(known)}")
 
 
 class InTurn:

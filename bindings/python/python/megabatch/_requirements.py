@@ -19,8 +19,8 @@ _PACKAGES = {
 
 
 @contextlib.contextmanager
-def required(needs: str, otherwise: str = ARRAYS) -> Iterator[None]:
-    """Says what is to be installed where an import of what `needs` it fails, and what works `otherwise`."""
+def required(needs: str, otherwise: str | None = None) -> Iterator[None]:
+    """Says what is to be installed where an import of what `needs` it fails, and what works `otherwise`, if anything."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -28,6 +28,7 @@ def required(needs: str, otherwise: str = ARRAYS) -> Iterator[None]:
         if package is None:
             raise
         name, installed_as = package
+        instead = "" if otherwise is None else f"; {otherwise}"
         raise ModuleNotFoundError(
-            f"{needs} needs {name}, which is not installed: pip install {installed_as}; {otherwise}", name=error.name
+            f"{needs} needs {name}, which is not installed: pip install {installed_as}{instead}", name=error.name
         ) from None

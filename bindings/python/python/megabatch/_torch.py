@@ -124,6 +124,11 @@ class TensorBatches(torch.utils.data.IterableDataset[dict[str, torch.Tensor]]):
             sent[key] = held.to(device=self._device, dtype=dtype or tensor.dtype, non_blocking=is_copied)
         return sent
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the next batch, counted from 0."""
+        return self.loader.epoch
+
     def set_epoch(self, epoch: int) -> None:
         """Begins at the first batch of `epoch`."""
         self.loader.set_epoch(epoch)

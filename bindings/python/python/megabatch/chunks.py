@@ -22,7 +22,16 @@ import torch
 
 from ._arguments import flag, require, whole_number
 from ._devices import DEVICE_SHARE_MAX, checked_device, free_bytes, require_dtype
-from ._loader_arguments import InTurn, checked_place, checked_ranks, leaves_out_remainder, order_of, refuse_unknown
+from ._loader_arguments import (
+    InTurn,
+    checked_place,
+    checked_ranks,
+    leaves_out_remainder,
+    order_of,
+    refuse_unknown,
+    warn_of_missing_ranks,
+    warn_of_unequal_parts,
+)
 from .dataset import Dataset, StrPath
 from .errors import CapacityError, ConfigError
 from .loader import file_mark, require_same_data, require_same_order
@@ -294,6 +303,8 @@ class ChunkDataLoader(InTurn):
         seed = whole_number(seed, "seed", path=path)
         shuffle, drop_last = flag(shuffle, "shuffle", path), flag(drop_last, "drop_last", path)
         rank, world_size = checked_ranks(rank, world_size, batch_size, samples, "samples", path)
+        warn_of_missing_ranks(world_size)
+        warn_of_unequal_parts(batch_size, world_size)
         is_size = math.isfinite(chunk_size_gb) and chunk_size_gb > 0
         require(is_size, chunk_size_gb, "chunk_size_gb", "more than 0", path)
         require_dtype(dtype, path)

@@ -26,8 +26,9 @@ from ._features import triple_barrier
 from ._html import table
 from ._ingest_options import IngestOptions
 from ._ingest_report import IngestReport, count_missing
+from ._loader_arguments import warn_of_missing_ranks, warn_of_unequal_parts
 from ._options_help import given
-from ._requirements import required
+from ._requirements import ARRAYS, required
 from ._settings_types import Settings
 from ._wording import in_python, with_arguments
 from .errors import ConfigError, DataError, MegabatchError
@@ -437,18 +438,21 @@ class Dataset:
         With `overlap` windows of consecutive samples that are evenly apart are views of the bars: what is written to
         one is seen in others. `help(mb.TensorOptions)` explains the other options."""
         options = given(TensorOptions, locals())
-        with required("dataset.torch()"):
+        with required("dataset.torch()", ARRAYS):
             from ._torch import TensorBatches
 
         overlap = _arguments.flag(overlap, "overlap")
         if device is None and (overlap or dtype is not None):
             raise TypeError("overlap and dtype are of batches on a device: give device, which may be cpu")
-        return TensorBatches(self.loader(batch_size, **options), device, dtype, overlap)
+        loader = self.loader(batch_size, **options)
+        warn_of_missing_ranks(loader._options["world_size"])
+        warn_of_unequal_parts(loader._options["batch_size"], loader._options["world_size"])
+        return TensorBatches(loader, device, dtype, overlap)
 
     def tensors(self, device: DeviceName = "cpu", *, dtype: NumberType | None = None) -> SeriesTensors:
         """The samples of a series on a device: its bars, what finds windows in them, and targets. `dtype` is that of the
         bars, torch.float16 or torch.bfloat16."""
-        with required("dataset.tensors()"):
+        with required("dataset.tensors()", ARRAYS):
             from ._tensors import series_tensors
 
         whole = series_tensors(self, device, dtype)

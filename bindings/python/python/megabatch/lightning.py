@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from ._arguments import require
+from ._loader_arguments import refuse_unknown, warn_of_unequal_parts
 from ._requirements import required
 from .dataset import Dataset
 from .errors import ConfigError
@@ -13,12 +15,16 @@ from .loader import TensorOptions
 with required("megabatch.lightning"):
     import torch.utils.data
 
+    from ._torch import TensorBatches
+
     try:
         from lightning.pytorch import LightningDataModule
     except ImportError:
         from pytorch_lightning import LightningDataModule
 
 __all__ = ["DataModule"]
+
+_OPTIONS = ("batch_size", "fractions", "purge", "seed", "run_length")
 
 
 class DataModule(LightningDataModule):
@@ -36,8 +42,11 @@ class DataModule(LightningDataModule):
         purge: str = "auto",
         seed: int = 0,
         run_length: int | None = None,
+        **others: NoReturn,
     ) -> None:
         super().__init__()
+        refuse_unknown(others, _OPTIONS, "DataModule")
+        require(isinstance(dataset, Dataset), dataset, "dataset", "a dataset: give mb.open(path)")
         self.train_part, self.validation_part, self.test_part = dataset.split(fractions, purge=purge)
         self.batch_size = batch_size
         self._order: TensorOptions = {"shuffle": True, "seed": seed, "run_length": run_length}
@@ -65,7 +74,8 @@ class DataModule(LightningDataModule):
             if self.batch_size < world:
                 raise self._too_few(self.train_part, world)
             options: TensorOptions = {**self._order, "rank": rank, "world_size": world}
-            batches: Any = self.train_part.torch(self.batch_size, **options)
+            warn_of_unequal_parts(self.batch_size, world)
+            batches: Any = TensorBatches(self.train_part.loader(self.batch_size, **options))
             if self._training is not None:
                 batches.load_state_dict(self._training.state_dict())
             self._training, self._ranks = batches, (rank, world)
@@ -79,7 +89,7 @@ class DataModule(LightningDataModule):
         size = next((size for size in sizes if not 0 < len(part) % size < world), None)
         if size is None or self.batch_size < world:
             raise self._too_few(part, world)
-        batches: Any = part.torch(size, rank=rank, world_size=world)
+        batches: Any = TensorBatches(part.loader(size, rank=rank, world_size=world))
         return torch.utils.data.DataLoader(batches, batch_size=None, num_workers=0)
 
     def _too_few(self, part: Dataset, world: int) -> ConfigError:

@@ -147,6 +147,11 @@ class Loader(InTurn):
     ) -> None:
         options: dict[str, Any] = {"batch_size": batch_size, **given(LoaderOptions, locals())}
         refuse_unknown(others, ("batch_size", *LoaderOptions.__annotations__))
+        if dataset.layout == "graphs":
+            raise ConfigError(
+                f"{dataset.path}: a file of graphs, which another loader gathers: mb.graph.open(path).loader()",
+                file=str(dataset.path),
+            )
         for name, least in (("batch_size", 1), ("seed", 0), ("chunk_bytes", 0)):
             options[name] = whole_number(options[name], name, least)
         if options["run_length"] is not None:

@@ -2,7 +2,7 @@
 
     mb.torch.use_pool()      # before the first CUDA tensor
 
-Without a pool, as on a machine without a GPU, `scope`, `epoch`, `record` and `reset_peak` do nothing; what tells or writes
+Without a pool, as on a machine without a GPU, `scope`, `epoch` and `reset_peak` do nothing; what records, tells or writes
 something raises `ConfigError`. See docs/guide/out-of-memory.md.
 """
 
@@ -13,10 +13,11 @@ import os
 import pickle
 import warnings
 from collections.abc import Iterator
-from typing import Any, Union
+from typing import Any, NoReturn, Union
 
 from . import _megabatch
 from ._arguments import flag
+from ._loader_arguments import refuse_unknown
 from ._requirements import required
 from .errors import ConfigError, DeviceError
 
@@ -49,7 +50,9 @@ class MemoryGrowthWarning(UserWarning):
     """Memory that grows from epoch to epoch."""
 
 
-def use_pool(stitching: bool = True, budget: int | str | None = None, leave: int | str = 1 << 30) -> None:
+def use_pool(
+    stitching: bool = True, budget: int | str | None = None, leave: int | str = 1 << 30, **others: NoReturn
+) -> None:
     """Gives PyTorch's CUDA tensors memory from megabatch's pool, which does not fragment: scattered free pieces are
     mapped side by side for a large tensor. Call it before anything of CUDA.
 
@@ -58,6 +61,7 @@ def use_pool(stitching: bool = True, budget: int | str | None = None, leave: int
     "CUDA out of memory". CUDA graphs, `torch.compile(mode="reduce-overhead")`, `torch.backends.cudnn.benchmark`,
     `torch.cuda.MemPool` and tensors shared with other processes need PyTorch's own allocator and are refused."""
     global _pool
+    refuse_unknown(others, ("stitching", "budget", "leave"), "use_pool()")
     stitching = flag(stitching, "stitching")
     if _pool is not None:
         raise ConfigError("use_pool() was called before: a process has one pool")
@@ -69,7 +73,15 @@ def use_pool(stitching: bool = True, budget: int | str | None = None, leave: int
         raise ConfigError(
             "torch.backends.cudnn.benchmark measures with PyTorch's own allocator: set it to False, or leave out use_pool()"
         )
-    pool = _megabatch.TorchPool(stitching=stitching, budget=None if budget is None else str(budget), leave=str(leave))
+    try:
+        pool = _megabatch.TorchPool(stitching=stitching, budget=None if budget is None else str(budget), leave=str(leave))
+    except DeviceError:
+        if torch.cuda.is_available():
+            raise
+        raise DeviceError(
+            "the pool needs a GPU, and PyTorch finds none here; in a program that also runs without one, call use_pool() "
+            "after `if torch.cuda.is_available():`"
+        ) from None
     functions = dict(pool.callbacks())
     allocator = torch._C._cuda_customAllocator(functions["malloc"], functions["free"])
     allocator.set_record_stream_fn(functions["record_stream"])
@@ -139,8 +151,7 @@ def memory_snapshot(path: str | os.PathLike[str] | None = None, device: Device =
 
 def record(device: Device = None) -> None:
     """Records the last 200,000 events from now on, for `memory_snapshot`."""
-    if _pool is not None:
-        _pool.record(_index(device), None)
+    _the_pool().record(_index(device), None)
 
 
 @contextlib.contextmanager
