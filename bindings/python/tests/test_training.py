@@ -229,6 +229,7 @@ class Training(InFolder):
             (lambda: run.follow(history=5), r"^history=5: expected the path of a file of bars, or a list of them$"),  # type: ignore[arg-type]
             (lambda: run.follow(history=[5]), r"^history is an int: expected the path of a file of bars"),  # type: ignore[list-item]
             (lambda: run.predict("latest"), r'^data="latest" is no file: samples="latest" are'),
+            (lambda: run.predict(self.ds, "test"), r'^samples="test" is a part: part="test" predicts its samples$'),  # type: ignore[arg-type]
             (lambda: mb.inspect(self.ds, all="no"), r"^all='no': expected True or False$"),  # type: ignore[arg-type]
             (lambda: mb.inspect(run.path), r"is a run, and inspect takes files of samples and bars: mb\.load_run opens it$"),
             (lambda: run.follow(symbol=["A"]), r"^symbol=\['A'\]: expected a text, the name of one instrument$"),  # type: ignore[arg-type]

@@ -538,6 +538,8 @@ class Run:
         _check_part(part)
         if isinstance(data, str) and data == "latest" and not os.path.exists(data):
             raise ConfigError('data="latest" is no file: samples="latest" are those after the last samples', key="data")
+        if isinstance(samples, str) and samples in _PARTS:
+            raise ConfigError(f'samples="{samples}" is a part: part="{samples}" predicts its samples', key="samples")
         is_latest = isinstance(samples, str) and samples == "latest"
         if part is not None and samples is not None:
             raise ConfigError(
@@ -788,8 +790,11 @@ def _require_frames(context: Mapping[str, Any] | None) -> None:
             )
 
 
+_PARTS = ("train", "validation", "test")
+
+
 def _check_part(part: str | None) -> None:
-    if part not in (None, "train", "validation", "test", "all"):
+    if part not in (None, *_PARTS, "all"):
         raise ConfigError(f"part={part}: expected train, validation, test or all", key="part")
 
 
