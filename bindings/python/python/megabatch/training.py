@@ -1099,7 +1099,10 @@ class Follower:
                 log.warning("the frame: rows of %s are taken for those of %s", symbol, self._symbol)
         by_symbol = list(found.values())
         if len(by_symbol) > 1:
-            raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
+            first = next(iter(found))
+            raise ConfigError(
+                f'the frame has bars of {len(by_symbol)} symbols; symbol="{first}" follows those of {first}', key="symbol"
+            )
         if not len(by_symbol[0].rows):
             return
         # As of bars that are pushed one by one: without a zone they are UTC.
