@@ -286,7 +286,7 @@ pub(crate) fn remark(path: &Path, line: u64, stamp: RowTime, midnight: RowTime) 
     // Midnights of the East are in the afternoon of the day before in UTC.
     let day = display_date(midnight.ns().saturating_add(DAY_NS / 2));
     format!(
-        "{}: line {line} is at {time}, and nearly all other rows are midnights: it is the row of {day}",
+        "{}: line {line} is at {time}, and nearly all other bars, given or recorded before, are midnights: it is the row of {day}",
         path.display()
     )
 }

@@ -483,7 +483,8 @@ fn a_row_that_states_its_offset_is_of_its_date_beside_dates() {
         };
         let Recording { bars, summary, .. } = recording_of(&share(&stamp));
         assert_eq!(bars, plain, "{count} {time}");
-        let is_told = |warning: &String| warning.contains("nearly all other rows are midnights");
+        let is_told =
+            |warning: &String| warning.contains("nearly all other bars, given or recorded before, are midnights");
         assert!(summary.warnings.iter().any(is_told), "{:?}", summary.warnings);
     }
 }
