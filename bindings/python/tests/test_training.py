@@ -244,6 +244,14 @@ class Training(InFolder):
         self.assertIn("`run.follow` computes 11 steps a bar", texts[0])
         self.assertIn('`run.export("model.onnx")` needs stateless=True', carried.text)
 
+    def test_an_unknown_argument_is_refused_with_the_one_that_is_meant(self) -> None:
+        run = self.run_of("named", max_steps=2)
+        for call in (run.predict, run.evaluate):
+            with self.assertRaisesRegex(TypeError, r"\(\) has no argument force; did you mean changed_data\?$"):
+                call(force=True)  # type: ignore[call-arg]
+            with self.assertRaisesRegex(TypeError, r"\(\) has no argument chekpoint; did you mean checkpoint\?$"):
+                call(chekpoint="last")  # type: ignore[call-arg]
+
     def test_whole_floats_and_sizes_with_a_unit_are_what_they_mean(self) -> None:
         one = mb.plan(self.ds, MODEL, memory_bytes="1GB", max_steps=3)
         other = mb.plan(self.ds, MODEL, memory_bytes=1e9, max_steps=3.0)  # type: ignore[arg-type]

@@ -484,6 +484,7 @@ class Run:
             "device": device,
         }
 
+    @_arguments.refuses_unknown
     def evaluate(
         self,
         data: _Data = None,
@@ -512,6 +513,7 @@ class Run:
         text, facts = _megabatch.evaluate(asked, part, samples)
         return Evaluation(in_python(text), facts)
 
+    @_arguments.refuses_unknown
     def predict(
         self,
         data: _Data = None,
