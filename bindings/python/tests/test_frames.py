@@ -773,7 +773,12 @@ class Columns(InFolder):
         with self.assertRaisesRegex(mb.DataError, "no column of the frame has the symbol CCC; there are AAA, BBB"):
             mb.ingest(by_price, symbol="CCC", **self.DAILY)
         with self.assertRaisesRegex(mb.DataError, "have 2 levels; expected one, or one of open, high"):
-            mb.ingest(by_price.drop(columns="Open", level=0), **self.DAILY)
+            mb.ingest(by_price.drop(columns=["Open", "High"], level=0), **self.DAILY)
+        for turned in (by_price, by_price.swaplevel(axis=1)):
+            misspelled = turned.rename(columns={"Close": "Closse"})
+            with self.assertRaisesRegex(mb.DataError, "have no close beside the other prices; there are .*Closse") as refused:
+                mb.ingest(misspelled, **self.DAILY)
+            self.assertEqual(refused.exception.column, "close")
 
     def wide(self) -> pandas.DataFrame:
         """Bars of the tickers AAA and BBB in columns of two levels, prices first."""

@@ -685,7 +685,7 @@ except KeyboardInterrupt:
                 dates = own.index.to_series()
                 dates.iloc[place] += pandas.Timedelta(time)
                 live = own.set_index(pandas.DatetimeIndex(dates, name="Date").tz_localize(zone))
-                told = f"is at .*, and nearly all other rows are midnights: it is the row of {own.index[place]:%Y-%m-%d}"
+                told = f"is at .*, given or recorded before, are midnights: it is the row of {own.index[place]:%Y-%m-%d}"
                 for bars, context, expected, row in (
                     (own, {"SPY": live}, beside, f"warning: context SPY: row {place} of the frame"),
                     (live, {}, alone, f": line {place + 2}"),

@@ -160,6 +160,8 @@ class Folders(Guide):
     def test_yahoo(self) -> None:
         said, ds = self.run_on_bars("yahoo.md")
         self.assertIn("whatever follows it", said)
+        # The download of the guide has no new bar to follow.
+        self.assertIn("[]\n", said)
         files = sorted((self.folder / "yahoo").iterdir())
         shares = [pandas.read_csv(file, index_col="Date", parse_dates=True).rename(columns=str.lower) for file in files]
         shares[-1] = shares[-1].iloc[60:]

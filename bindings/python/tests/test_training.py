@@ -229,6 +229,7 @@ class Training(InFolder):
             (lambda: run.follow(history=5), r"^history=5: expected the path of a file of bars, or a list of them$"),  # type: ignore[arg-type]
             (lambda: run.follow(history=[5]), r"^history is an int: expected the path of a file of bars"),  # type: ignore[list-item]
             (lambda: run.predict("latest"), r'^data="latest" is no file: samples="latest" are'),
+            (lambda: run.predict(self.ds, "test"), r'^samples="test" is a part: part="test" predicts its samples$'),  # type: ignore[arg-type]
             (lambda: mb.inspect(self.ds, all="no"), r"^all='no': expected True or False$"),  # type: ignore[arg-type]
             (lambda: mb.inspect(run.path), r"is a run, and inspect takes files of samples and bars: mb\.load_run opens it$"),
             (lambda: run.follow(symbol=["A"]), r"^symbol=\['A'\]: expected a text, the name of one instrument$"),  # type: ignore[arg-type]
@@ -242,6 +243,14 @@ class Training(InFolder):
         self.assertNotRegex("\n".join(texts), r"--[a-z]|`megabatch ")
         self.assertIn("`run.follow` computes 11 steps a bar", texts[0])
         self.assertIn('`run.export("model.onnx")` needs stateless=True', carried.text)
+
+    def test_an_unknown_argument_is_refused_with_the_one_that_is_meant(self) -> None:
+        run = self.run_of("named", max_steps=2)
+        for call in (run.predict, run.evaluate):
+            with self.assertRaisesRegex(TypeError, r"\(\) has no argument force; did you mean changed_data\?$"):
+                call(force=True)  # type: ignore[call-arg]
+            with self.assertRaisesRegex(TypeError, r"\(\) has no argument chekpoint; did you mean checkpoint\?$"):
+                call(chekpoint="last")  # type: ignore[call-arg]
 
     def test_whole_floats_and_sizes_with_a_unit_are_what_they_mean(self) -> None:
         one = mb.plan(self.ds, MODEL, memory_bytes="1GB", max_steps=3)

@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
+import inspect
 import operator
 import os
 import reprlib
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from ._wording import argument_name
 from .errors import ConfigError
 
 _WHOLE_NUMBER_MAX = 2**64 - 1
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def refuses_unknown(function: _F) -> _F:
+    """Has a call with an unknown keyword name the argument that is meant: that of the program's option of this name, or
+    the nearest."""
+    known = list(inspect.signature(function).parameters)
+
+    @functools.wraps(function)
+    def checked(*values: Any, **named: Any) -> Any:
+        for name in named:
+            if name not in known:
+                own = argument_name(name)
+                nearest = [own] if own in known else difflib.get_close_matches(name, known, 1)
+                meant = f"; did you mean {nearest[0]}?" if nearest else ""
+                raise TypeError(f"{function.__name__}() has no argument {name}{meant}")
+        return function(*values, **named)
+
+    return cast(_F, checked)
 
 
 def require(is_right: bool, value: Any, name: str, expected: str, path: Any = None) -> None:

@@ -546,7 +546,13 @@ def _by_ticker(frame: Any) -> dict[str, Any] | None:
     for level in range(frame.columns.nlevels if frame.columns.nlevels == 2 else 0):
         names = [str(name) for name in frame.columns.get_level_values(level)]
         *_, numbers, _ = _megabatch.bar_columns(names)
-        if not {*PRICES} <= {name for name, _ in numbers}:
+        absent = [name for name in PRICES if name not in {known for known, _ in numbers}]
+        if len(absent) == 1:
+            raise DataError(
+                f"the columns of the frame have no {absent[0]} beside the other prices; there are {', '.join(dict.fromkeys(names))}",
+                column=absent[0],
+            )
+        if absent:
             continue
         tickers = frame.columns.get_level_values(1 - level)
         if all(str(name).lower() == "price" or _names_symbols(str(name)) for name in frame.columns[0]):

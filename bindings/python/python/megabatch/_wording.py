@@ -100,8 +100,8 @@ def with_arguments(text: str, arguments: Mapping[str, str]) -> str:
 def _option(option: re.Match[str]) -> str:
     name, value = option[1], option[2]
     if value and value.isdigit():
-        return f"{_name(name)}={value}"
-    return _name(name) + ("=True" if name in _FLAGS else "")
+        return f"{argument_name(name)}={value}"
+    return argument_name(name) + ("=True" if name in _FLAGS else "")
 
 
 def _quoted(part: str) -> str:
@@ -129,15 +129,15 @@ def _quoted(part: str) -> str:
 def _argument(option: re.Match[str]) -> str:
     value = (option[2] or option[3] or "").strip()
     if value:
-        return f"{_name(option[1])}={_value(value)}"
-    return _name(option[1]) + ("=True" if option[1] in _FLAGS else "")
+        return f"{argument_name(option[1])}={_value(value)}"
+    return argument_name(option[1]) + ("=True" if option[1] in _FLAGS else "")
 
 
 def _section(setting: re.Match[str]) -> str:
     return f'{setting[1]}={{"{setting[2]}": {_value(setting[3])}}}'
 
 
-def _name(option: str) -> str:
+def argument_name(option: str) -> str:
     return _OTHER_NAMES.get(option, option.replace("-", "_"))
 
 

@@ -484,6 +484,7 @@ class Run:
             "device": device,
         }
 
+    @_arguments.refuses_unknown
     def evaluate(
         self,
         data: _Data = None,
@@ -512,6 +513,7 @@ class Run:
         text, facts = _megabatch.evaluate(asked, part, samples)
         return Evaluation(in_python(text), facts)
 
+    @_arguments.refuses_unknown
     def predict(
         self,
         data: _Data = None,
@@ -538,6 +540,8 @@ class Run:
         _check_part(part)
         if isinstance(data, str) and data == "latest" and not os.path.exists(data):
             raise ConfigError('data="latest" is no file: samples="latest" are those after the last samples', key="data")
+        if isinstance(samples, str) and samples in _PARTS:
+            raise ConfigError(f'samples="{samples}" is a part: part="{samples}" predicts its samples', key="samples")
         is_latest = isinstance(samples, str) and samples == "latest"
         if part is not None and samples is not None:
             raise ConfigError(
@@ -788,8 +792,11 @@ def _require_frames(context: Mapping[str, Any] | None) -> None:
             )
 
 
+_PARTS = ("train", "validation", "test")
+
+
 def _check_part(part: str | None) -> None:
-    if part not in (None, "train", "validation", "test", "all"):
+    if part not in (None, *_PARTS, "all"):
         raise ConfigError(f"part={part}: expected train, validation, test or all", key="part")
 
 
@@ -1094,7 +1101,10 @@ class Follower:
                 log.warning("the frame: rows of %s are taken for those of %s", symbol, self._symbol)
         by_symbol = list(found.values())
         if len(by_symbol) > 1:
-            raise ConfigError(f"the frame has bars of {len(by_symbol)} symbols; name one with symbol", key="symbol")
+            first = next(iter(found))
+            raise ConfigError(
+                f'the frame has bars of {len(by_symbol)} symbols; symbol="{first}" follows those of {first}', key="symbol"
+            )
         if not len(by_symbol[0].rows):
             return
         # As of bars that are pushed one by one: without a zone they are UTC.

@@ -30,8 +30,6 @@ const INDIAN_NS: i64 = 18 * HOUR_NS + 30 * MINUTE_NS;
 const NEW_YORKS_CLOSE_NS: [i64; 2] = [20 * HOUR_NS, 21 * HOUR_NS];
 /// Midnights by which later rows are judged.
 const RECENT: usize = 64;
-/// Most rows of a file that are named; further ones are counted.
-const ROWS_TOLD: usize = 3;
 
 /// The midnights that nearly all rows of days are.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -202,24 +200,25 @@ impl Midnights {
         if !rows.iter().any(|row| self.before_row(&row, zone).is_some()) {
             return Ok(());
         }
-        let mut moved: Vec<String> = Vec::new();
-        let mut count: u64 = 0;
+        let mut first: Option<String> = None;
+        let mut more: u64 = 0;
         rows.update(|row| {
             let Some(midnight) = self.before_row(row, zone) else { return };
             if !row.is_at_stated_midnight() {
-                count += 1;
-                if moved.len() < ROWS_TOLD {
-                    moved.push(remark(path, row.line, row.stamp, midnight));
+                match first {
+                    Some(_) => more += 1,
+                    None => first = Some(remark(path, row.line, row.stamp, midnight)),
                 }
             }
             row.stamp = midnight;
         })?;
-        let more = count - moved.len() as u64;
-        warnings.append(&mut moved);
-        if more > 0 {
-            let (path, rows) = (path.display(), counted(more, "more row has", "more rows have"));
-            warnings.push(format!("{path}: {rows} a time of day among midnights, and became days in the same way"));
-        }
+        warnings.extend(first.map(|first| match more {
+            0 => first,
+            _ => {
+                let rows = counted(more, "more row with a time of day", "more rows with a time of day");
+                format!("{first}; {rows} became days in the same way")
+            }
+        }));
         Ok(())
     }
 }
@@ -330,7 +329,7 @@ pub(crate) fn remark(path: &Path, line: u64, stamp: RowTime, midnight: RowTime) 
     // Midnights of the East are in the afternoon of the day before in UTC.
     let day = display_date(midnight.ns().saturating_add(DAY_NS / 2));
     format!(
-        "{}: line {line} is at {time}, and nearly all other rows are midnights: it is the row of {day}",
+        "{}: line {line} is at {time}, and nearly all other bars, given or recorded before, are midnights: it is the row of {day}",
         path.display()
     )
 }

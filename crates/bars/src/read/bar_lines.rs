@@ -104,6 +104,8 @@ pub struct BarLines {
     ledger: RowLedger,
     complaints: Vec<String>,
     notes: Vec<String>,
+    /// True once a note has told of a row that was put at the midnight of its day.
+    has_told_of_midnights: bool,
     has_passed_symbol: bool,
     has_told_symbol: bool,
 }
@@ -152,6 +154,7 @@ impl BarLines {
             ledger: RowLedger::new(name.to_owned(), options.on_error),
             complaints: Vec::new(),
             notes: Vec::new(),
+            has_told_of_midnights: false,
             has_passed_symbol: false,
             has_told_symbol: false,
         }
@@ -548,8 +551,10 @@ impl BarLines {
         }
         let stamp = match self.midnight(&row) {
             Some(midnight) => {
-                if !row.is_at_stated_midnight() {
-                    self.notes.push(remark(&self.name, row.line, row.stamp, midnight));
+                if !row.is_at_stated_midnight() && !self.has_told_of_midnights {
+                    let first = remark(&self.name, row.line, row.stamp, midnight);
+                    self.notes.push(format!("{first}; later rows with a time of day become days in the same way"));
+                    self.has_told_of_midnights = true;
                 }
                 midnight
             }

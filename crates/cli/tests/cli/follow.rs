@@ -199,7 +199,8 @@ fn each_of_several_instruments_is_followed_by_its_name() {
         stage.succeeds("predict --run run --follow EURUSD.csv --stop-at-end --cold --symbol EURUSD.r --out ending.csv");
     assert_eq!(ending["symbol"], "EURUSD");
     let [message, _] = stage.fails("predict --run run --follow whole.csv", 2);
-    assert!(message.contains("series.h5: --symbol says whose bars are followed: EURUSD, USDJPY"), "{message}");
+    let advice = "`--symbol EURUSD` follows the bars of EURUSD; there are EURUSD, USDJPY";
+    assert!(message.contains(&format!("series.h5: whose bars are followed? {advice}")), "{message}");
     // The option alone was told, which is no help.
     std::fs::create_dir(stage.path("live")).unwrap();
     stage.write("live/bars.csv", "");

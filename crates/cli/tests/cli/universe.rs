@@ -86,7 +86,7 @@ fn a_folder_is_told_in_a_few_lines() {
     let stage = universe();
     let text = stage.said(&format!("ingest shares --out series.h5 --on-error skip {MADE}"));
     for part in [
-        "10 instruments of 10 files: 1180 bars from 2020-01-01",
+        "10 instruments: 1180 bars from 2020-01-01",
         "listed late, 1: LATE from 2020-01-21 (100 bars)",
         "written newest first and turned round: 10 files",
         "prices of 10 files adjusted, for 10 splits and 0 dividends",

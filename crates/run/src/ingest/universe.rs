@@ -33,8 +33,9 @@ fn together(universe: &Universe) -> Vec<String> {
     let last = summaries().map(|summary| summary.last_close_time).max().unwrap_or_default();
     let bars: u64 = summaries().map(|summary| summary.bars.all).sum();
     let count = recordings.len();
-    let mut lines =
-        vec![format!("{count} instruments of {files} files: {bars} bars from {} to {}", utc(first), utc(last))];
+    // A file for each goes without saying; frames are none.
+    let files = if files == count { String::new() } else { format!(" of {files} files") };
+    let mut lines = vec![format!("{count} instruments{files}: {bars} bars from {} to {}", utc(first), utc(last))];
     let listed = |recordings: Vec<&Recording>, time: &dyn Fn(&Recording) -> String| -> String {
         let count = |recording: &&Recording| {
             format!("{} {} ({} bars)", recording.symbol, time(recording), recording.summary.bars.all)

@@ -520,7 +520,11 @@ fn chosen<'a>(instruments: &'a [Value], data: &Path, symbol: Option<&str>, name:
             let mut found = known.iter().zip(instruments).filter(is_named);
             match (found.next(), found.next()) {
                 (Some((_, only)), None) => Ok(only),
-                _ => Err(Error::usage(format!("{data}: --symbol says whose bars are followed: {list}"))),
+                _ => {
+                    let first = known.first().map_or("NAME", String::as_str);
+                    let advice = format!("`--symbol {first}` follows the bars of {first}");
+                    Err(Error::usage(format!("{data}: whose bars are followed? {advice}; there are {list}")))
+                }
             }
         }
         (Some(symbol), _) => {

@@ -158,12 +158,14 @@ fn a_day_that_carries_a_time_of_day_is_that_of_its_date() {
     let bars: Vec<Bar> =
         stamps.iter().flat_map(|stamp| lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap()).collect();
     assert_eq!(bars.iter().map(|bar| (bar.open_time - known) / DAY_NS).collect::<Vec<_>>(), [1, 2, 3, 4]);
-    assert_eq!(
-        lines.take_notes(),
-        [
-            "live: line 4 is at 2018-01-05 15:30:00, and nearly all other rows are midnights: it is the row of 2018-01-05"
-        ]
-    );
+    let told = "live: line 4 is at 2018-01-05 15:30:00, and nearly all other bars, given or recorded before, are midnights: \
+                it is the row of 2018-01-05; later rows with a time of day become days in the same way";
+    assert_eq!(lines.take_notes(), [told]);
+    // A note for each of the days to come told nothing new.
+    for stamp in ["2018-01-08 15:30:00", "2018-01-09 15:30:00"] {
+        assert_eq!(lines.push(format!("{stamp},1,2,1,2").as_bytes()).unwrap().len(), 1, "{stamp}");
+    }
+    assert!(lines.take_notes().is_empty());
 
     // Monday at 16:00 in New York, which is 21:00 in UTC.
     let mut lines = BarLines::new(Path::new("live"), &in_zone("UTC"), Timeframe::D1, Some(known));

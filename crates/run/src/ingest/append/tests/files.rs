@@ -97,7 +97,10 @@ fn a_day_that_carries_a_time_of_day_is_appended_as_that_of_its_date() {
         let live = |k: usize, date: &str| if k == last { format!("{date} 15:30") } else { date.to_owned() };
         let report = append_days(days(folder.path().join(name), rows, live), last, &out);
         let warnings = report.json["warnings"].to_string();
-        assert!(warnings.contains("15:30:00, and nearly all other rows are midnights"), "{warnings}");
+        assert!(
+            warnings.contains("15:30:00, and nearly all other bars, given or recorded before, are midnights"),
+            "{warnings}"
+        );
     }
     leak::prove(&out, &leak::Options { samples: 2, ..leak::Options::default() }, &Host::silent()).unwrap();
 }
