@@ -20,7 +20,7 @@ use super::Recipe;
 use super::context::ContextInstruments;
 use super::context_timing::{CONTEXT, context_timing, late_days_notes};
 use super::function_account::FunctionAccount;
-use super::function_inputs::context_symbol;
+use super::function_inputs::{context_symbol, missing_context};
 use super::recipe::{ContextFile, StreamedRecordings};
 use super::spool::SpoolFolder;
 use super::warm_up::ContextLoss;
