@@ -507,12 +507,12 @@ fn closes_in_utc_beside_dates_are_of_their_date() {
             let later = rows(hour, &closes);
             let label = format!("{hour}: {closes:?}");
             let as_one = format!("{dates}{later}");
-            let files = [("AAPL.csv", dates.as_str()), ("AAPL_2.csv", later.as_str())];
+            let files = [("EURUSD_1.csv", dates.as_str()), ("EURUSD_2.csv", later.as_str())];
             let options = ReadOptions { overlaps: Overlaps::EqualOnce, ..ReadOptions::default() };
             let mut read = vec![read_texts(&files, &options).unwrap()];
             // Two rows of a date are an error in one file.
             if count == 9 + closes.len() {
-                read.push(read_texts(&[("AAPL.csv", as_one.as_str())], &options).unwrap());
+                read.push(read_texts(&[("EURUSD_1.csv", as_one.as_str())], &options).unwrap());
             }
             for Recording { bars, summary, .. } in read {
                 assert_eq!(bars.len(), count, "{label}");
