@@ -1101,9 +1101,9 @@ class Follower:
                 log.warning("the frame: rows of %s are taken for those of %s", symbol, self._symbol)
         by_symbol = list(found.values())
         if len(by_symbol) > 1:
-            first = next(iter(found))
+            own = next(iter(found))
             raise ConfigError(
-                f'the frame has bars of {len(by_symbol)} symbols; symbol="{first}" follows those of {first}', key="symbol"
+                f'the frame has bars of {len(by_symbol)} symbols; symbol="{own}" follows those of {own}', key="symbol"
             )
         if not len(by_symbol[0].rows):
             return
